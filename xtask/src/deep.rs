@@ -24,9 +24,9 @@ const NOT_SANITIZED: &[&str] = &[
 ];
 
 /// Tests left out of the others: some race on purpose, with memory that is unmapped or descriptors that are
-/// closed under a copy, or wait for a value that a copy writes; some need addresses, mappings or forked children that the sanitizer takes or forbids;
-/// one looks for locked pages, which it does not lock, one for the signal of a fault, which it takes; and the
-/// rest try the model on a stand-in for the engine.
+/// closed under a copy, or wait for a value that a copy writes; some need addresses, mappings or forked
+/// children that the sanitizer takes or forbids; one looks for locked pages, which it does not lock, one
+/// for the signal of a fault, which it takes; and the rest try the model on a stand-in for the engine.
 const NOT_SANITIZED_TESTS: &[&str] = &[
     "programs_with_races",
     "external_events_by_values_as_torch_npu_has_them",

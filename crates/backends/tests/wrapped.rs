@@ -193,7 +193,7 @@ fn pairs() -> impl Iterator<Item = (Runtime, Runtime, Arc<AtomicUsize>)> {
     opened.map(|inner| {
         let told = Arc::<AtomicUsize>::default();
         let wrapped = Wrapped { inner: inner.clone(), told: told.clone() };
-        (Runtime::new(inner, None), Runtime::new(Arc::new(wrapped), None), told)
+        (Runtime::new(inner, Vec::new()), Runtime::new(Arc::new(wrapped), Vec::new()), told)
     })
 }
 

@@ -50,7 +50,7 @@ impl Backend for Paper {
 
 /// As many allocations of each home, by address, in an order that no prefetcher guesses.
 fn paper(blocks: usize, len: usize) -> (Runtime, Vec<usize>, Vec<usize>) {
-    let runtime = Runtime::new(Arc::new(Paper(AtomicUsize::new(1 << 30))), None);
+    let runtime = Runtime::new(Arc::new(Paper(AtomicUsize::new(1 << 30))), Vec::new());
     let [devices, hosts] = [Home::Device(0), Home::Host].map(|home| {
         let request = Request { home, len, page: 4096 };
         let all: Vec<_> =

@@ -67,6 +67,7 @@ impl Event {
         let reset = state.reset.take();
         drop(state);
         if let Some(reset) = reset {
+            stream.tell(|observer| observer.bound(reset.next.number(), mark.point()));
             reset.next.bind(mark);
         }
         Ok(())

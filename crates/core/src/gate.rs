@@ -41,6 +41,11 @@ impl Gate {
         Arc::default()
     }
 
+    /// What observers know it by as long as it is there.
+    pub fn number(&self) -> u64 {
+        std::ptr::from_ref(self).addr() as u64
+    }
+
     /// Completes the gate. No effect on a gate that is already bound.
     pub fn open(&self) {
         fence::tell(self.decide(State::Open));

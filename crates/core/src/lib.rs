@@ -56,7 +56,7 @@ pub use memory::{
     limbo::RECLAIM_TIMEOUT,
     spaces::{Physical, Purpose},
 };
-pub use observe::Observer;
+pub use observe::{DeviceEngine, DeviceTime, Fate, JoinKind, Observer, Observers, Seen};
 pub use op::{Fill, Op};
 pub use plan::{Chunk, Ends, Linear, Misfit, Pieces, Plan, Route, Rows, Runs, Segment, SegmentSink, Sizes};
 pub use queue::{Queue, QueueOptions};

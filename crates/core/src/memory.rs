@@ -12,11 +12,11 @@ pub(crate) mod limbo;
 pub(crate) mod spaces;
 
 use crate::{
-    Access, AddressTable, Backend, Block, DeviceId, DeviceMemory, Error, Home, Kind, Observer, Origin, Place,
-    Request, Result,
+    Access, AddressTable, Backend, Block, DeviceId, DeviceMemory, Error, Home, Kind, Observer, Observers,
+    Origin, Place, Request, Result,
     plan::segments::FreeLists,
     submissions::StreamStates,
-    sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, lock},
+    sync::{Arc, AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, lock},
 };
 use exports::{Exports, Leases};
 use limbo::{Limbo, RECLAIM_POLL};
@@ -52,11 +52,13 @@ pub struct Memory {
     free_lists: Arc<FreeLists>,
     seal_key: u64,
     has_mappings: AtomicBool,
-    observer: Option<Arc<dyn Observer>>,
+    observers: Option<Arc<Observers>>,
+    /// How many graphs were begun.
+    graphs: AtomicU64,
 }
 
 impl Memory {
-    pub(crate) fn new(backend: Arc<dyn Backend>, observer: Option<Arc<dyn Observer>>) -> Self {
+    pub(crate) fn new(backend: Arc<dyn Backend>, observers: Option<Arc<Observers>>) -> Self {
         let seal_key = RandomState::new().build_hasher().finish();
         Memory {
             table: AddressTable::new(),
@@ -70,8 +72,22 @@ impl Memory {
             leases: Leases::default(),
             seal_key,
             has_mappings: AtomicBool::new(false),
-            observer,
+            observers,
+            graphs: AtomicU64::new(0),
         }
+    }
+
+    /// Tells observers, if there are any.
+    #[inline]
+    pub(crate) fn tell(&self, what: impl Fn(&dyn Observer)) {
+        if let Some(observers) = &self.observers {
+            observers.tell(what);
+        }
+    }
+
+    /// A number for a graph of this runtime.
+    pub(crate) fn number_graph(&self) -> u32 {
+        self.graphs.fetch_add(1, Ordering::Relaxed) as u32 + 1
     }
 
     /// The address table.
@@ -188,9 +204,7 @@ impl Memory {
             self.has_mappings.store(true, Ordering::Relaxed);
         }
         self.table.insert(block)?;
-        if let Some(observer) = &self.observer {
-            observer.allocated(&block);
-        }
+        self.tell(|observer| observer.known(&block));
         Ok(())
     }
 
@@ -200,9 +214,7 @@ impl Memory {
         if let Some(watch) = self.backend.block_watch() {
             watch.forgotten(&block);
         }
-        if let Some(observer) = &self.observer {
-            observer.freed(&block);
-        }
+        self.tell(|observer| observer.forgotten(&block));
         Ok(block)
     }
 
@@ -313,6 +325,7 @@ impl Memory {
     fn free_all(&self, _reclaiming: &MutexGuard<'_, ()>, due: &[Block]) -> Result<()> {
         let given = due.iter().map(|block| {
             let _until_unmapped = self.leases.take(block);
+            self.tell(|observer| observer.reused(block));
             // SAFETY: the block came from the backend, it left the table when it was freed, and every op of
             // the streams that were busy after that and could reach it has passed.
             unsafe { self.backend.free(block) }

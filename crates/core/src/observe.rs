@@ -1,16 +1,83 @@
-//! Watching the engine without steering it: what the tracer and the checker are built on.
+//! Watching the engine without steering it: what tracers, statistics, recorders and checkers are built on.
+//!
+//! The engine tells every [`Observer`] what it does, through [`Observers`], which survives their panics. It
+//! takes no times and keeps nothing for them: an observer that wants either has it by itself. Without an
+//! observer each of these places costs one branch.
 
-use crate::{Block, Op, Ticket};
+use crate::{Block, Error, Linear, Op, Point, fence::survives, sync::Arc};
 
-/// Is told of every allocation, every free, and each op when it is submitted and when it is complete; marks
-/// are not shown. Changes nothing.
+/// What an observer is shown of an op.
+#[derive(Clone, Copy)]
+pub enum Seen<'a> {
+    /// A copy in one piece, on the short way of most copies.
+    Linear(&'a Linear),
+    /// Any other op.
+    Op(&'a Op),
+    /// A mark: what an event records.
+    Mark,
+    /// Work of a graph that is made anew at every execution.
+    Other,
+}
+
+/// What came of an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It was done.
+    Done,
+    /// It failed.
+    Failed,
+    /// It was dropped by an abort, or because its stream has stopped for good.
+    Dropped,
+}
+
+/// When a device did some ops, where its own clock says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceTime {
+    /// When it began, in nanoseconds of the host's monotonic clock.
+    pub begin_ns: u64,
+    /// When it ended, in nanoseconds of the host's monotonic clock.
+    pub end_ns: u64,
+    /// How many ops were sent to the device as one, and share these times.
+    pub together: u32,
+    /// What did the work.
+    pub engine: DeviceEngine,
+}
+
+/// What does the work of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceEngine {
+    /// A copy engine.
+    Copy,
+    /// A kernel.
+    Kernel,
+}
+
+/// A task of a graph, as observers know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TaskId {
+    /// The number of the graph in its runtime, from 1.
+    pub graph: u32,
+    /// The number of the task, in the order of the capture; barriers count.
+    pub task: u32,
+}
+
+/// How a thread learns that work has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinKind {
+    /// It waited.
+    Wait,
+    /// It asked, and the answer was yes.
+    Query,
+}
+
+/// Is told what the engine does, and changes nothing.
 ///
-/// Calls come from the thread that does it, in ticket order for one stream; `completed` may be called while
-/// the engine works on other streams. An observer does not call the runtime: locks may be held around it.
-/// With no observer installed each of these costs one branch.
+/// Calls come from the thread that does it. For one stream, ops are made in the order of their tickets; an op
+/// may begin and pass before its submission is told, on another thread. An observer does not call the
+/// runtime: locks may be held around it.
 ///
 /// ```
-/// use ferry_core::{Observer, Op, Ticket};
+/// use ferry_core::{Observer, Point, Seen};
 /// use std::sync::atomic::{AtomicUsize, Ordering};
 ///
 /// /// Counts what is submitted. The crate `ferry` takes one in its options.
@@ -18,27 +85,109 @@ use crate::{Block, Op, Ticket};
 /// struct Count(AtomicUsize);
 ///
 /// impl Observer for Count {
-///     fn submitted(&self, _stream: u64, _ticket: Ticket, _op: &Op) {
+///     fn submitted(&self, _op: Point) {
 ///         self.0.fetch_add(1, Ordering::Relaxed);
 ///     }
 /// }
 /// ```
 pub trait Observer: Send + Sync {
     /// `block` has just become known.
-    fn allocated(&self, block: &Block) {
+    fn known(&self, block: &Block) {
         let _ = block;
     }
     /// `block` has just become unknown; work that was submitted before may still use its memory.
-    fn freed(&self, block: &Block) {
+    fn forgotten(&self, block: &Block) {
         let _ = block;
     }
-    /// `op` is about to be handed to the queue of `stream` and will get `ticket`. If the queue refuses it,
-    /// which is not shown, the next op gets the ticket.
-    fn submitted(&self, stream: u64, ticket: Ticket, op: &Op) {
-        let _ = (stream, ticket, op);
+    /// The memory of `block`, which was forgotten before, goes back to the backend: no work can reach it.
+    fn reused(&self, block: &Block) {
+        let _ = block;
     }
-    /// The op `ticket` of `stream` is complete.
-    fn completed(&self, stream: u64, ticket: Ticket) {
-        let _ = (stream, ticket);
+    /// A stream of `device` was made.
+    fn stream_made(&self, stream: u64, device: u32) {
+        let _ = (stream, device);
+    }
+    /// A stream is gone. Its work may go on.
+    fn stream_gone(&self, stream: u64) {
+        let _ = stream;
+    }
+    /// The op is about to be handed to the queue of its stream; it is `submitted` or `refused` next, on this
+    /// thread.
+    fn made(&self, op: Point, what: Seen<'_>) {
+        let _ = (op, what);
+    }
+    /// The queue has taken the op.
+    fn submitted(&self, op: Point) {
+        let _ = op;
+    }
+    /// The queue has not taken the op, which never gets anywhere; the next op has its ticket.
+    fn refused(&self, op: Point, why: &Error) {
+        let _ = (op, why);
+    }
+    /// The work of the op begins, on this thread. Ops that are dropped do not begin, and a device does not
+    /// tell when one does.
+    fn begun(&self, op: Point) {
+        let _ = op;
+    }
+    /// The op that has begun on this thread takes long, or goes on elsewhere.
+    fn suspended(&self, op: Point) {
+        let _ = op;
+    }
+    /// The op has passed. `when` is what the device says; without it the op ends now, and has begun when that
+    /// was told.
+    fn passed(&self, op: Point, fate: Fate, when: Option<DeviceTime>) {
+        let _ = (op, fate, when);
+    }
+    /// The addresses of the late-bound copy were read: `(dst, src, len)` in the engine's addresses.
+    fn resolved(&self, op: Point, ends: (usize, usize, usize)) {
+        let _ = (op, ends);
+    }
+    /// What a wait for the promise `gate` is for is decided; `None` if it is over without a point.
+    fn bound(&self, gate: u64, to: Option<Point>) {
+        let _ = (gate, to);
+    }
+    /// This thread has learnt that the work up to `point` has passed.
+    fn joined(&self, point: Point, how: JoinKind) {
+        let _ = (point, how);
+    }
+    /// A capture begins with the work of a stream.
+    fn capture_begun(&self, graph: u32, stream: u64) {
+        let _ = (graph, stream);
+    }
+    /// Work was recorded as a task of a branch of a graph, and does not run.
+    fn captured(&self, task: TaskId, branch: usize, what: Seen<'_>) {
+        let _ = (task, branch, what);
+    }
+    /// A capture has ended, with a graph or without one.
+    fn capture_ended(&self, graph: u32, is_graph: bool) {
+        let _ = (graph, is_graph);
+    }
+    /// What this thread submits next is this task of a graph; with `None`, what it asks for itself again.
+    /// Copies that were coalesced are the first task of theirs.
+    fn executing(&self, task: Option<TaskId>) {
+        let _ = task;
+    }
+    /// An execution of a graph was submitted; `last` is the last op of the launching stream that belongs to
+    /// it.
+    fn launched(&self, graph: u32, last: Point) {
+        let _ = (graph, last);
+    }
+}
+
+/// All observers of a runtime. A panic of one stops neither the others nor the engine.
+pub struct Observers(Vec<Arc<dyn Observer>>);
+
+impl Observers {
+    /// `None` without any.
+    pub(crate) fn new(observers: Vec<Arc<dyn Observer>>) -> Option<Arc<Observers>> {
+        (!observers.is_empty()).then(|| Arc::new(Observers(observers)))
+    }
+
+    /// Tells all of them.
+    #[inline(never)]
+    pub fn tell(&self, what: impl Fn(&dyn Observer)) {
+        for observer in &self.0 {
+            survives(|| what(&**observer));
+        }
     }
 }

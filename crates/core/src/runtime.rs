@@ -9,8 +9,8 @@ mod mapping;
 pub(crate) mod share;
 
 use crate::{
-    Backend, Block, DeviceId, DeviceMemory, Halt, Memory, Observer, Queue, QueueOptions, RECLAIM_TIMEOUT,
-    Request, Result, Status, Stream,
+    Backend, Block, DeviceId, DeviceMemory, Fence, Halt, JoinKind, Memory, Observer, Observers, Queue,
+    QueueOptions, RECLAIM_TIMEOUT, Request, Result, Status, Stream,
     queue::unshared,
     submissions::StreamState,
     sync::{Arc, AtomicU64, CachePadded, Ordering, lock},
@@ -22,14 +22,25 @@ pub struct Runtime {
     backend: Arc<dyn Backend>,
     memory: Arc<Memory>,
     born: AtomicU64,
-    observer: Option<Arc<dyn Observer>>,
+    observers: Option<Arc<Observers>>,
 }
 
 impl Runtime {
-    /// A runtime over `backend`, watched by `observer`.
-    pub fn new(backend: Arc<dyn Backend>, observer: Option<Arc<dyn Observer>>) -> Self {
-        let memory = Arc::new(Memory::new(backend.clone(), observer.clone()));
-        Runtime { memory, backend, born: AtomicU64::new(0), observer }
+    /// A runtime over `backend`, watched by `observers`.
+    pub fn new(backend: Arc<dyn Backend>, observers: Vec<Arc<dyn Observer>>) -> Self {
+        let observers = Observers::new(observers);
+        let memory = Arc::new(Memory::new(backend.clone(), observers.clone()));
+        Runtime { memory, backend, born: AtomicU64::new(0), observers }
+    }
+
+    /// The calling thread has learnt that the work that `fence` stands for has passed: observers are told.
+    #[inline]
+    pub fn joined(&self, fence: &dyn Fence, how: JoinKind) {
+        if let Some(observers) = &self.observers
+            && let Some(point) = fence.point()
+        {
+            observers.tell(|observer| observer.joined(point, how));
+        }
     }
 
     /// The backend.
@@ -119,19 +130,21 @@ impl Runtime {
         queue: impl FnOnce(Arc<Status>) -> Result<Box<dyn Queue>>,
     ) -> Result<Arc<Stream>> {
         let id = self.born.fetch_add(1, Ordering::Relaxed);
-        let status = Status::new(id, self.observer.clone());
+        let status = Status::new(id, self.observers.clone());
         let status = Arc::new(match halt {
             Some(halt) => status.under(halt.clone()),
             None => status,
         });
         let queue = queue(status.clone())?;
         let state = Arc::new(StreamState { queue, status, submitted: CachePadded::default() });
-        lock(&state.submitted).is_diverted = self.observer.is_some();
+        lock(&state.submitted).is_diverted = self.observers.is_some();
         self.memory.streams().add(state.clone());
         if let Some(halt) = halt {
             halt.add(&state.status);
         }
-        let (memory, observer) = (self.memory.clone(), self.observer.clone());
-        Ok(Arc::new(Stream { id, device, state, memory, observer }))
+        let (memory, observers) = (self.memory.clone(), self.observers.clone());
+        let stream = Stream { id, device, state, memory, observers };
+        stream.tell(|observer| observer.stream_made(id, device));
+        Ok(Arc::new(stream))
     }
 }

@@ -2,8 +2,9 @@
 //! yet.
 
 use crate::{
-    Error, Halt, Kind, Observer, Point, Ticket,
+    Error, Fate, Halt, Kind, Observer, Observers, Point, Ticket,
     fence::survives,
+    observe::DeviceTime,
     sync::{Arc, AtomicBool, AtomicU64, CachePadded, Mutex, Ordering, lock},
 };
 use std::{mem, sync::OnceLock};
@@ -22,7 +23,9 @@ pub struct Status {
     halt: Option<Arc<Halt>>,
     /// A failure of this stream stops all that share the halt.
     trips: AtomicBool,
-    observer: Option<Arc<dyn Observer>>,
+    observers: Option<Arc<Observers>>,
+    /// The ops that failed and have not passed, while there are observers.
+    failures: Mutex<Vec<Ticket>>,
     /// Told of every failure, as it happens.
     listener: OnceLock<Listener>,
     /// What queues of the stream run when it is stopped for good.
@@ -39,8 +42,8 @@ const NO_STREAM: u64 = u64::MAX;
 pub type Listener = Box<dyn Fn(Ticket, &Error) + Send + Sync>;
 
 impl Status {
-    /// The status of a fresh stream; `observer` hears of every op that completes.
-    pub fn new(stream: u64, observer: Option<Arc<dyn Observer>>) -> Self {
+    /// The status of a fresh stream; `observers` hear of every op that passes.
+    pub fn new(stream: u64, observers: Option<Arc<Observers>>) -> Self {
         Status {
             stream,
             passed: CachePadded(AtomicU64::new(0)),
@@ -50,7 +53,8 @@ impl Status {
             told: AtomicU64::new(0),
             halt: None,
             trips: AtomicBool::new(false),
-            observer,
+            observers,
+            failures: Mutex::default(),
             listener: OnceLock::new(),
             halt_hooks: Mutex::new(Vec::new()),
         }
@@ -96,13 +100,57 @@ impl Status {
 
     /// The queue reports that `ticket` and all before it are complete. What they wrote happens before every
     /// [`passed`](Self::passed) that returns this ticket or a later one.
+    #[inline]
     pub fn pass(&self, ticket: Ticket) {
-        if let Some(observer) = &self.observer {
-            let tickets = self.passed.load(Ordering::Relaxed) + 1..=ticket;
-            // A panic of an observer must not keep those from waking up who wait for this work.
-            survives(|| tickets.for_each(|done| observer.completed(self.stream, done)));
+        if self.is_observed() {
+            self.tell_passed(ticket, None);
         }
         self.passed.store(ticket, Ordering::Release);
+    }
+
+    /// As [`pass`](Self::pass), with what the device says of when that was.
+    pub fn pass_timed(&self, ticket: Ticket, when: DeviceTime) {
+        if self.is_observed() {
+            self.tell_passed(ticket, Some(when));
+        }
+        self.passed.store(ticket, Ordering::Release);
+    }
+
+    /// Whether there are observers: only for them a backend takes times.
+    #[inline]
+    pub fn is_observed(&self) -> bool {
+        self.observers.is_some()
+    }
+
+    /// Tells observers about the op that is next to pass, if there are any: that it begins, what it was found
+    /// to do, that it takes long.
+    #[inline]
+    pub fn tell_next(&self, what: impl Fn(&dyn Observer, Point)) {
+        if let Some(observers) = &self.observers {
+            let next = Point { stream: self.stream, ticket: self.passed() + 1 };
+            observers.tell(|observer| what(observer, next));
+        }
+    }
+
+    #[cold]
+    fn tell_passed(&self, ticket: Ticket, when: Option<DeviceTime>) {
+        let Some(observers) = &self.observers else { return };
+        for done in self.passed() + 1..=ticket {
+            let (op, fate) = (Point { stream: self.stream, ticket: done }, self.fate(done));
+            observers.tell(|observer| observer.passed(op, fate, when));
+        }
+    }
+
+    /// What came of an op that is about to pass.
+    fn fate(&self, ticket: Ticket) -> Fate {
+        let mut failures = lock(&self.failures);
+        let count = failures.len();
+        failures.retain(|failed| *failed != ticket);
+        match (failures.len() < count, self.is_dropped(ticket)) {
+            (true, _) => Fate::Failed,
+            (_, true) => Fate::Dropped,
+            _ => Fate::Done,
+        }
     }
 
     /// The work that comes next failed while it ran.
@@ -113,6 +161,9 @@ impl Status {
     /// The op `ticket` failed while it ran. The first failure since the last report is kept: later ones
     /// follow from it more often than not.
     pub fn fail_at(&self, ticket: Ticket, error: Error) {
+        if self.is_observed() {
+            lock(&self.failures).push(ticket);
+        }
         if let Some(listener) = self.listener.get() {
             survives(|| listener(ticket, &error));
         }

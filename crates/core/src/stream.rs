@@ -1,8 +1,8 @@
 //! A stream: a queue of one device, the lock that orders its submissions, and its status.
 
 use crate::{
-    DeviceId, Ends, Error, Fence, Footprint, Linear, Mark, Memory, Observer, Op, Plan, Recorder, Result,
-    Status, Ticket,
+    DeviceId, Ends, Error, Fence, Footprint, JoinKind, Linear, Mark, Memory, Observer, Observers, Op, Plan,
+    Point, Recorder, Result, Seen, Status, Ticket,
     indirect::Through,
     submissions::{NestedWork, StreamState, Submitted},
     sync::{Arc, MutexGuard, Weak, lock},
@@ -19,7 +19,13 @@ pub struct Stream {
     pub(crate) device: DeviceId,
     pub(crate) state: Arc<StreamState>,
     pub(crate) memory: Arc<Memory>,
-    pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) observers: Option<Arc<Observers>>,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.tell(|observer| observer.stream_gone(self.id));
+    }
 }
 
 impl Stream {
@@ -123,12 +129,16 @@ impl Stream {
         let Submitted { recent, uses, linear, .. } = &mut *last;
         let turn = |bases| uses.note_linear(bases, *linear, self.status().passed());
         let copy = recent.find(ends, rule, self.memory.table(), fits, turn)?;
-        if last.is_diverted || self.status().is_halted() {
+        if self.status().is_halted() {
             return None;
         }
         // SAFETY: the copy is current, as it was found under the lock that is taken before memory is given
         // back.
-        let ticket = unsafe { self.state.queue.submit_linear(copy) }.ok()?;
+        let submit = || unsafe { self.state.queue.submit_linear(copy) };
+        let ticket = match last.is_diverted {
+            false => submit().ok()?,
+            true => self.submit_linear_diverted(&last, &copy, submit)?,
+        };
         debug_assert_eq!(last.ticket + 1, ticket, "queues number ops and marks in order");
         (last.ticket, last.linear) = (ticket, ticket);
         then(ticket);
@@ -164,36 +174,80 @@ impl Stream {
     /// As [`Queue::submit`](crate::Queue::submit).
     #[inline]
     unsafe fn hand_over(&self, last: &mut Submitted, op: Op) -> Result<Ticket> {
-        if let Some(why) = self.status().refusal() {
-            return Err(why);
-        }
         let ticket = last.ticket + 1;
-        if last.is_diverted {
-            self.divert_op(last, ticket, &op)?;
-        }
-        // SAFETY: passed on from the caller.
-        last.ticket = unsafe { self.state.queue.submit(op)? };
+        last.ticket = if last.is_diverted {
+            // SAFETY: passed on from the caller.
+            unsafe { self.hand_over_diverted(last, op)? }
+        } else if let Some(why) = self.status().refusal() {
+            return Err(why);
+        } else {
+            // SAFETY: passed on from the caller.
+            unsafe { self.state.queue.submit(op)? }
+        };
         debug_assert_eq!(last.ticket, ticket, "queues number ops and marks in order");
         Ok(ticket)
     }
 
-    /// Shows the op to the observer; refuses it if the stream is being recorded and this op cannot be.
+    /// Refuses the op if the stream is being recorded and this op cannot be; otherwise hands it over before
+    /// the eyes of observers.
+    ///
+    /// # Safety
+    /// As `hand_over`.
     #[cold]
-    fn divert_op(&self, last: &Submitted, ticket: Ticket, op: &Op) -> Result<()> {
+    unsafe fn hand_over_diverted(&self, last: &Submitted, op: Op) -> Result<Ticket> {
         if let Some(recorder) = &last.recorder {
             return Err(recorder.refusal());
         }
-        if let Some(observer) = &self.observer {
-            observer.submitted(self.id, ticket, op);
+        let next = Point { stream: self.id, ticket: last.ticket + 1 };
+        self.tell(|observer| observer.made(next, Seen::Op(&op)));
+        // SAFETY: passed on from the caller.
+        let submit = || unsafe { self.state.queue.submit(op) };
+        self.tell_taken(next, self.status().refusal().map_or_else(submit, Err))
+    }
+
+    /// The fast path with observers. `None` while the stream is recorded, or if the queue refuses the copy.
+    #[cold]
+    fn submit_linear_diverted(
+        &self,
+        last: &Submitted,
+        copy: &Linear,
+        submit: impl FnOnce() -> Result<Ticket>,
+    ) -> Option<Ticket> {
+        if last.recorder.is_some() {
+            return None;
         }
-        Ok(())
+        let next = Point { stream: self.id, ticket: last.ticket + 1 };
+        self.tell(|observer| observer.made(next, Seen::Linear(copy)));
+        self.tell_taken(next, submit()).ok()
+    }
+
+    /// Tells observers whether the queue has taken the op.
+    fn tell_taken(&self, op: Point, taken: Result<Ticket>) -> Result<Ticket> {
+        match &taken {
+            Ok(_) => self.tell(|observer| observer.submitted(op)),
+            Err(why) => self.tell(|observer| observer.refused(op, why)),
+        }
+        taken
+    }
+
+    /// Tells observers, if there are any.
+    #[inline]
+    pub(crate) fn tell(&self, what: impl Fn(&dyn Observer)) {
+        if let Some(observers) = &self.observers {
+            observers.tell(what);
+        }
+    }
+
+    /// The calling thread has learnt that the op `ticket` and all before it have passed.
+    fn tell_joined(&self, ticket: Ticket, how: JoinKind) {
+        self.tell(|observer| observer.joined(Point { stream: self.id, ticket }, how));
     }
 
     /// From here on `recorder` takes the work that is submitted; with `None` the queue does again. What was
     /// submitted before still runs.
     pub fn divert(&self, recorder: Option<Arc<dyn Recorder>>) {
         let mut last = lock(&self.state.submitted);
-        last.is_diverted = recorder.is_some() || self.observer.is_some();
+        last.is_diverted = recorder.is_some() || self.observers.is_some();
         last.recorder = recorder;
     }
 
@@ -240,21 +294,22 @@ impl Stream {
         if let Some(recorder) = &last.recorder {
             return Err(recorder.refusal());
         }
-        if let Some(why) = self.status().refusal() {
-            return Err(why);
-        }
-        let mark = self.state.queue.mark()?;
+        let next = Point { stream: self.id, ticket: last.ticket + 1 };
+        self.tell(|observer| observer.made(next, Seen::Mark));
+        let marked = self.status().refusal().map_or_else(|| self.state.queue.mark(), Err);
+        self.tell_taken(next, marked.as_ref().map(|_| next.ticket).map_err(Error::clone))?;
         last.ticket += 1;
-        Ok(mark)
+        marked
     }
 
     /// Whether everything submitted so far is done.
     pub fn is_idle(&self) -> Result<bool> {
         let last = lock(&self.state.submitted);
-        let is_known = !last.is_shared && self.status().passed() >= last.ticket;
+        let (ticket, is_known) = (last.ticket, !last.is_shared && self.status().passed() >= last.ticket);
         drop(last);
         let is_idle = is_known || self.fence()?.is_done();
         if is_idle {
+            self.tell_joined(ticket, JoinKind::Query);
             self.state.nested().iter().for_each(|work| work.collect_failures());
         }
         Ok(is_idle)
@@ -273,7 +328,8 @@ impl Stream {
     /// The work that was submitted so far, to be waited for.
     pub fn so_far(&self) -> Result<SoFar<'_>> {
         let status = self.status();
-        Ok(SoFar { behind: status.passed(), status, fence: self.fence()?, nested: self.state.nested() })
+        let (behind, fence, nested) = (status.passed(), self.fence()?, self.state.nested());
+        Ok(SoFar { behind, status, fence, nested, observers: self.observers.as_deref() })
     }
 
     /// Waits for everything submitted so far, and reports the first failure that was not reported before.
@@ -348,6 +404,7 @@ impl Transaction<'_> {
     /// As [`submit`](Self::submit).
     pub(crate) unsafe fn submit_linear(&mut self, copy: Linear, touched: &Touched) -> Result<()> {
         if self.last.is_diverted || self.stream.status().is_halted() {
+            // Observers are shown an op.
             // SAFETY: passed on from the caller.
             return unsafe { self.submit(Op::Copy(Plan::from(copy).touching(touched.clone()))) };
         }
@@ -397,6 +454,7 @@ pub struct SoFar<'a> {
     fence: Arc<dyn Fence>,
     /// Work on other queues that ops of the stream wait for.
     nested: Vec<Arc<dyn NestedWork>>,
+    observers: Option<&'a Observers>,
 }
 
 impl SoFar<'_> {
@@ -405,6 +463,9 @@ impl SoFar<'_> {
     pub fn wait(&self, limit: Option<Duration>) -> Result<()> {
         let waited = self.fence.wait(limit);
         self.nested.iter().for_each(|work| work.collect_failures());
+        if let (Some(observers), Ok(()), Some(point)) = (self.observers, &waited, self.fence.point()) {
+            observers.tell(|observer| observer.joined(point, JoinKind::Wait));
+        }
         self.status.dropped_behind(self.behind).map_or(waited, Err)
     }
 }

@@ -10,9 +10,9 @@ mod plans;
 mod registered;
 
 use ferry_core::{
-    Access, Backend, Block, BlockWatch, DeviceId, DeviceMemory, Fence, Halt, Home, Kind, Mark, Misfit,
-    Observer, Op, Origin, Plan, Point, Queue, QueueOptions, Request, Result, Route, Rows, Runs, Runtime,
-    Segment, SegmentSink, Status, Stream, Ticket,
+    Access, Backend, Block, BlockWatch, DeviceId, DeviceMemory, DeviceTime, Fate, Fence, Halt, Home,
+    JoinKind, Kind, Mark, Misfit, Observer, Op, Origin, Plan, Point, Queue, QueueOptions, Request, Result,
+    Route, Rows, Runs, Runtime, Seen, Segment, SegmentSink, Status, Stream, Ticket,
 };
 use paper::*;
 use std::{
@@ -29,7 +29,7 @@ fn descriptors_keep_the_stamps_of_their_memory_and_backends_hear_when_it_goes() 
     let forgotten = Arc::<Mutex<Vec<usize>>>::default();
     let backend =
         Paper { next: AtomicUsize::new(0x100_0000), log: Log::default(), forgotten: forgotten.clone() };
-    let runtime = Runtime::new(Arc::new(backend), None);
+    let runtime = Runtime::new(Arc::new(backend), Vec::new());
     let [dst, src] = [(); 2].map(|()| alloc(&runtime, Home::Device(0), 4096));
     let seal = |dst, src, len| runtime.memory().seal(dst, src, len).expect("sealed");
     let words = seal(dst.base + 8, src.base + 16, 64);
@@ -128,7 +128,7 @@ fn the_short_way_keeps_what_the_long_one_promises() {
         // SAFETY: paper moves nothing.
         unsafe { stream.submit_linear((dst, src, 64), 1, |_| true, |_| ()) }
     };
-    let runtime = Runtime::new(Arc::new(paper()), None);
+    let runtime = Runtime::new(Arc::new(paper()), Vec::new());
     let (device, host) = (alloc(&runtime, Home::Device(0), 64), alloc(&runtime, Home::Host, 64));
     let halt = Halt::new();
     let stream = runtime.stream_under(Some(&halt), 0, QueueOptions::default()).expect("a stream");
@@ -150,27 +150,30 @@ fn the_short_way_keeps_what_the_long_one_promises() {
     stream.status().stop_all_on_failure();
     stream.status().fail(Kind::Device.because("the end"));
     assert_eq!(short(&stream, other.base, host.base), None, "stopped for good");
-    let watched = Runtime::new(Arc::new(paper()), Some(Arc::new(Watcher(log.clone()))));
+    let watched = Runtime::new(Arc::new(paper()), vec![Arc::new(Watcher(log.clone()))]);
     let (device, host) = (alloc(&watched, Home::Device(0), 64), alloc(&watched, Home::Host, 64));
     let stream = watched.stream(0, QueueOptions::default()).expect("a stream");
-    assert_eq!(short(&stream, device.base, host.base), None, "an observer sees ops");
+    assert_eq!(short(&stream, device.base, host.base), Some(1), "an observer changes nothing");
+    assert!(log.lock().unwrap().contains(&format!("made {}.1 Linear 64", stream.id())));
 }
 
 #[test]
 fn an_observer_that_panics_holds_nobody_up() {
     struct Clumsy;
     impl Observer for Clumsy {
-        fn completed(&self, _: u64, _: Ticket) {
+        fn passed(&self, _: Point, _: Fate, _: Option<DeviceTime>) {
             panic!("an observer that falls over")
         }
     }
     let forgotten = Arc::default();
     let backend = Arc::new(Paper { next: AtomicUsize::new(0x100_0000), log: Log::default(), forgotten });
-    let runtime = Runtime::new(backend, Some(Arc::new(Clumsy)));
+    let log = Log::default();
+    let runtime = Runtime::new(backend, vec![Arc::new(Clumsy), Arc::new(Watcher(log.clone()))]);
     let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
     stream.call(|| ()).expect("queued");
     stream.status().pass(1);
     assert_eq!(stream.synchronize(None), Ok(()));
+    assert!(log.lock().unwrap().contains(&"passed 0.1 Done".into()), "the others are told");
 }
 
 #[test]
@@ -250,18 +253,32 @@ fn observers_see_allocations_and_ops_in_the_order_of_their_tickets() {
     stream.call(|| ()).expect("queued");
     let mark = stream.mark().expect("a mark");
     stream.wait_for(mark).expect("queued");
+    stream.status().pass(1);
+    stream.status().fail(Kind::Device.because("the second"));
+    stream.status().pass(2);
+    stream.status().drop_through(3);
     stream.status().pass(3);
+    assert_eq!(stream.is_idle(), Ok(true));
     runtime.free(block.base, |_| Ok(())).expect("frees");
+    drop(stream);
     let base = block.base;
     let want = [
-        format!("alloc {base:#x}"),
-        "submit 0.1 Call".into(),
-        "submit 0.3 Wait for op 2 of stream 0".into(),
-        "complete 0.1".into(),
-        "complete 0.2".into(),
-        "complete 0.3".into(),
-        format!("free {base:#x}"),
+        format!("known {base:#x}"),
+        "stream 0 of device 0".into(),
+        "made 0.1 Call".into(),
+        "submitted 0.1".into(),
+        "made 0.2 Mark".into(),
+        "submitted 0.2".into(),
+        "made 0.3 Wait for op 2 of stream 0".into(),
+        "submitted 0.3".into(),
+        "passed 0.1 Done".into(),
+        "passed 0.2 Failed".into(),
+        "passed 0.3 Dropped".into(),
+        "joined 0.3 Query".into(),
+        format!("forgotten {base:#x}"),
+        format!("reused {base:#x}"),
         format!("gone {base:#x}"),
+        "stream 0 is gone".into(),
     ];
     assert_eq!(*log.lock().unwrap(), want);
 }

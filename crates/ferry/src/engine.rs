@@ -55,7 +55,7 @@ pub fn open_telling(options: &Options, usage: &Arc<Usage>) -> Result<Runtime> {
             Cuda::open(&CudaOptions { devices, visible, device_memory, settings, usage })?
         }
     };
-    Ok(Runtime::new(backend, options.observer.clone()))
+    Ok(Runtime::new(backend, options.observers.clone()))
 }
 
 /// What copies of the backend take from other work of the device, in words for the line that says what was

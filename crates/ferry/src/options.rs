@@ -61,7 +61,7 @@ pub struct Options {
     /// What the cuda backend is told about copies; no other heeds it.
     pub cuda: Settings,
     /// Watches everything.
-    pub observer: Option<Arc<dyn Observer>>,
+    pub observers: Vec<Arc<dyn Observer>>,
 }
 
 /// The backends by the names users choose them by.
@@ -104,7 +104,7 @@ impl Default for Options {
             soc: product.soc.into(),
             form: Form::Ep,
             cuda: Settings::default(),
-            observer: None,
+            observers: Vec::new(),
         }
     }
 }
@@ -120,7 +120,7 @@ impl fmt::Debug for Options {
             .field("soc", &self.soc)
             .field("form", &self.form)
             .field("cuda", &self.cuda)
-            .field("is_observed", &self.observer.is_some())
+            .field("observers", &self.observers.len())
             .finish_non_exhaustive()
     }
 }

@@ -10,9 +10,15 @@
 #![warn(missing_docs)]
 
 pub mod blocks;
+pub mod buffers;
+pub mod clock;
+pub mod collector;
 mod contents;
 pub mod fact;
+pub mod site;
 pub mod symbols;
+pub mod words;
+pub mod writer;
 
 pub use contents::ContentHasher;
 pub use fact::{Fact, FactReader, FactSource};

@@ -189,6 +189,7 @@ impl Lane {
 
     /// Works through `hand` and what comes after it.
     fn work_through(self: &Arc<Self>, mut hand: VecDeque<Task>, mut turn: Quantum) {
+        let mut has_begun = false;
         loop {
             if self.drop_unwanted(&mut hand) {
                 continue;
@@ -200,7 +201,14 @@ impl Lane {
                 }
                 continue;
             };
+            if !has_begun {
+                self.status.tell_next(|observer, op| observer.begun(op));
+            }
             let step = item.step(&self.status, &self.engine, self.number());
+            has_begun = matches!(step, StepOutcome::More);
+            if !matches!(step, StepOutcome::Done) {
+                self.status.tell_next(|observer, op| observer.suspended(op));
+            }
             if let Some(later) = hand.get(PREFETCH_DISTANCE) {
                 later.prefetch();
             }

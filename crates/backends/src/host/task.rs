@@ -104,7 +104,7 @@ impl Task {
             let Task::Call(function) = mem::replace(self, Task::Nothing) else { unreachable!("just seen") };
             return StepOutcome::Call(function);
         }
-        let moved = self.bind().and_then(|()| {
+        let moved = self.bind(status).and_then(|()| {
             self.form_team(engine, lane);
             self.advance(status)
         });
@@ -140,9 +140,14 @@ impl Task {
 
     /// A copy whose addresses are read when its turn comes becomes one of known addresses.
     #[inline]
-    fn bind(&mut self) -> Result<()> {
+    fn bind(&mut self, status: &Status) -> Result<()> {
         if let Task::Through(through) = self {
-            *self = Task::from(resolve(through)?);
+            let plan = resolve(through)?;
+            status.tell_next(|observer, op| {
+                let ends = |rows: Rows| (rows.dst, rows.src, rows.width * rows.height);
+                plan.pieces().iter().for_each(|rows| observer.resolved(op, ends(rows)));
+            });
+            *self = Task::from(plan);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::*;
 use ferry_core::Purpose;
 
 fn opened(test: &str, options: &CudaOptions) -> Option<Runtime> {
-    gpu(test).map(|_| Runtime::new(Cuda::open(options).expect("there is a GPU"), None))
+    gpu(test).map(|_| Runtime::new(Cuda::open(options).expect("there is a GPU"), Vec::new()))
 }
 
 #[test]

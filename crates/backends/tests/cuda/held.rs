@@ -45,7 +45,7 @@ fn a_function_in_a_shared_stream_uses_another_device() {
             return;
         }
         let options = CudaOptions { devices: Some(2), ..CudaOptions::default() };
-        let gpu = Arc::new(Runtime::new(Cuda::open(&options).expect("there is a GPU"), None));
+        let gpu = Arc::new(Runtime::new(Cuda::open(&options).expect("there is a GPU"), Vec::new()));
         let other = is_first.then(|| gpu.stream(1, QueueOptions::default()).expect("a stream"));
         let (held, also) = (shared(&gpu, 0), gpu.clone());
         let (told, hear) = mpsc::channel();

@@ -24,7 +24,7 @@ fn gpu(test: &str, plan: &str) -> Option<Runtime> {
     let settings = Settings { constants: plan.parse().expect("a plan"), ..Settings::default() };
     super::take_turn();
     match Cuda::open(&CudaOptions { settings, ..CudaOptions::default() }) {
-        Ok(backend) => Some(Runtime::new(backend, None)),
+        Ok(backend) => Some(Runtime::new(backend, Vec::new())),
         Err(why) => {
             eprintln!("{test}: skipped: {why}");
             None

@@ -59,7 +59,7 @@ fn take_turn() {
 fn gpu(test: &str) -> Option<Runtime> {
     take_turn();
     match Cuda::open(&CudaOptions::default()) {
-        Ok(backend) => Some(Runtime::new(backend, None)),
+        Ok(backend) => Some(Runtime::new(backend, Vec::new())),
         Err(why) => {
             eprintln!("{test}: skipped: {why}");
             None

@@ -20,7 +20,7 @@ fn host() -> Runtime {
         is_unified: false,
         usage: None,
     };
-    Runtime::new(Host::open(options).expect("a host"), None)
+    Runtime::new(Host::open(options).expect("a host"), Vec::new())
 }
 
 /// Any bits, and every other time a number on which arithmetic goes wrong.

@@ -9,7 +9,7 @@ fn gpu(test: &str) -> Option<Runtime> {
     super::gpu(test)?;
     let settings = Settings { stagers: Some(4), ..Settings::default() };
     let backend = Cuda::open(&CudaOptions { settings, ..CudaOptions::default() });
-    Some(Runtime::new(backend.expect("there is a GPU"), None))
+    Some(Runtime::new(backend.expect("there is a GPU"), Vec::new()))
 }
 
 /// Bytes around the memory that a copy writes, to see that it writes no others.

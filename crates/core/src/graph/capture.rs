@@ -14,6 +14,7 @@ use super::{
 use crate::{
     Footprint, Memory, Op, Stream,
     footprint::Footprints,
+    observe::TaskId,
     sync::{Arc, Mutex, lock},
 };
 use std::{any::Any, collections::HashMap, mem};
@@ -25,6 +26,8 @@ pub struct Unjoined(pub Branch);
 /// A graph that is being recorded.
 pub struct Capture {
     memory: Arc<Memory>,
+    /// What observers know the graph by.
+    number: u32,
     draft: Mutex<Draft>,
 }
 
@@ -50,7 +53,20 @@ struct Draft {
 impl Capture {
     /// An empty one. Captured work is of `memory`.
     pub fn new(memory: Arc<Memory>) -> Capture {
-        Capture { memory, draft: Mutex::default() }
+        Capture { number: memory.number_graph(), memory, draft: Mutex::default() }
+    }
+
+    /// Observers are told that the capture begins with the work of this stream.
+    pub fn begins(&self, stream: &Stream) {
+        self.memory.tell(|observer| observer.capture_begun(self.number, stream.id));
+    }
+
+    /// Adds a task, and shows it to observers.
+    fn add(&self, draft: &mut Draft, branch: Branch, work: Work) {
+        let number = draft.tasks.len() as u32;
+        let task = TaskId { graph: self.number, task: number };
+        self.memory.tell(|observer| work.show(|what| observer.captured(task, branch, what)));
+        draft.tasks.push(Task { number, branch, work });
     }
 
     /// Adds a branch, which executions run on `stream`: a stream that nothing else is submitted to.
@@ -84,24 +100,24 @@ impl Capture {
         let mut draft = lock(&self.draft);
         let number = draft.tasks.len() - draft.barriers;
         draft.footprints.add(footprint, number);
-        draft.tasks.push(Task { branch, work: Work::Op(op) });
+        self.add(&mut draft, branch, Work::Op(op));
         true
     }
 
     /// Adds a function, which every execution runs in the order of its branch, on a thread where it may
     /// block.
     pub fn call(&self, branch: Branch, function: Arc<dyn Fn() + Send + Sync>) {
-        lock(&self.draft).tasks.push(Task { branch, work: Work::Call(function) });
+        self.add(&mut lock(&self.draft), branch, Work::Call(function));
     }
 
     /// Adds work that `submit` puts into the branch's stream at every execution.
     pub fn each(&self, branch: Branch, submit: Submit) {
-        lock(&self.draft).tasks.push(Task { branch, work: Work::Each(submit) });
+        self.add(&mut lock(&self.draft), branch, Work::Each(submit));
     }
 
     /// Adds a group of ops that can be replaced later.
     pub fn group(&self, branch: Branch, group: Arc<OpGroup>) {
-        lock(&self.draft).tasks.push(Task { branch, work: Work::Group(group) });
+        self.add(&mut lock(&self.draft), branch, Work::Group(group));
     }
 
     /// The branch has come here.
@@ -109,13 +125,13 @@ impl Capture {
         let mut draft = lock(&self.draft);
         let (edge, number) = (draft.records.len(), draft.tasks.len());
         draft.records.push(number);
-        draft.tasks.push(Task { branch, work: Work::Record(edge) });
+        self.add(&mut draft, branch, Work::Record(edge));
         edge
     }
 
     /// Later work of the branch waits for the record.
     pub fn wait(&self, branch: Branch, edge: Edge) {
-        lock(&self.draft).tasks.push(Task { branch, work: Work::Wait(edge) });
+        self.add(&mut lock(&self.draft), branch, Work::Wait(edge));
     }
 
     /// The branch, of a graph that is built, begins behind the record, whatever it was given before.
@@ -128,7 +144,7 @@ impl Capture {
     pub fn barrier(&self, branch: Branch) {
         let mut draft = lock(&self.draft);
         draft.barriers += 1;
-        draft.tasks.push(Task { branch, work: Work::Barrier });
+        self.add(&mut draft, branch, Work::Barrier);
     }
 
     /// Keeps something for as long as the graph is there.
@@ -146,10 +162,13 @@ impl Capture {
             draft.tasks = in_order(draft.tasks, branches, &draft.heads, &draft.starts);
         } else {
             draft.heads = vec![0];
-            draft.is_joined()?;
+            let joined = draft.is_joined();
+            self.memory.tell(|observer| observer.capture_ended(self.number, joined.is_ok()));
+            joined?;
         }
         let tasks = merge_copies(draft.tasks);
-        let graph = Graph::new(self.memory.clone(), draft.streams, tasks, draft.footprints, draft.kept)
+        let memory = (self.memory.clone(), self.number);
+        let graph = Graph::new(memory, draft.streams, tasks, draft.footprints, draft.kept)
             .with_ends(draft.heads, tails);
         Ok(if draft.is_built { graph.detached() } else { graph }.launchable())
     }

@@ -21,10 +21,10 @@ pub(super) fn merge_copies(tasks: Vec<Task>) -> Vec<Task> {
     let mut merged: Vec<Task> = Vec::with_capacity(tasks.len());
     // The newest task of each branch that more copies may be added to.
     let mut open: HashMap<usize, (usize, Hazards)> = HashMap::new();
-    for Task { branch, work } in tasks {
+    for Task { number, branch, work } in tasks {
         let Work::Op(RepeatedOp::Copy(plan)) = work else {
             open.remove(&branch);
-            merged.push(Task { branch, work });
+            merged.push(Task { number, branch, work });
             continue;
         };
         if let Some((place, hazards)) = open.get_mut(&branch)
@@ -41,7 +41,7 @@ pub(super) fn merge_copies(tasks: Vec<Task>) -> Vec<Task> {
         } else {
             open.remove(&branch);
         }
-        merged.push(Task { branch, work: Work::Op(RepeatedOp::Copy(plan)) });
+        merged.push(Task { number, branch, work: Work::Op(RepeatedOp::Copy(plan)) });
     }
     for task in &mut merged {
         if let Work::Op(op) = &mut task.work {

@@ -18,8 +18,9 @@ mod order;
 pub mod task;
 
 use crate::{
-    Error, Fence, Gate, Kind, Memory, Op, Result, Stream, Ticket,
+    Error, Fence, Gate, Kind, Memory, Op, Point, Result, Stream, Ticket,
     footprint::{Footprints, was_freed},
+    observe::TaskId,
     stream::Transaction,
     submissions::NestedWork,
     sync::{Arc, AtomicU64, Mutex, Ordering, Weak, lock},
@@ -32,6 +33,8 @@ use task::{Branch, RepeatedOp, Task, Work};
 /// Recorded work. See the module's text.
 pub struct Graph {
     memory: Arc<Memory>,
+    /// What observers know it by.
+    number: u32,
     /// One for each branch, and the graph's own.
     streams: Vec<Arc<Stream>>,
     tasks: Vec<Task>,
@@ -117,7 +120,7 @@ impl NestedWork for Graph {
 
 impl Graph {
     fn new(
-        memory: Arc<Memory>,
+        (memory, number): (Arc<Memory>, u32),
         streams: Vec<Arc<Stream>>,
         tasks: Vec<Task>,
         footprints: Footprints,
@@ -127,6 +130,7 @@ impl Graph {
             is_detached: tasks.iter().any(|task| matches!(task.work, Work::Each(_) | Work::Group(_))),
             compared: AtomicU64::new(u64::MAX),
             memory,
+            number,
             streams,
             tasks,
             footprints,
@@ -203,9 +207,20 @@ impl Graph {
         self.compare()?;
         self.collect_failures();
         let before = self.executions.ends_elsewhere(&stream.state);
-        if self.is_detached {
-            return self.execute_detached(stream, before);
+        let submitted = match self.is_detached {
+            true => self.execute_detached(stream, before),
+            false => self.execute_here(stream, before),
+        };
+        self.memory.tell(|observer| observer.executing(None));
+        if let Ok(ticket) = submitted {
+            let last = Point { stream: stream.id, ticket };
+            self.memory.tell(|observer| observer.launched(self.number, last));
         }
+        submitted
+    }
+
+    /// As `execute`, with the first branch on the launching stream.
+    fn execute_here(self: &Arc<Self>, stream: &Stream, before: Vec<Arc<dyn Fence>>) -> Result<Ticket> {
         stream.transact(|launch| {
             // Once more, under the lock: a free from here on finds the ops of this execution.
             self.compare()?;
@@ -250,6 +265,7 @@ impl Graph {
             self.abort();
         }
         if let Ok(end) = main.fence() {
+            stream.tell(|observer| observer.bound(gate.0.number(), end.point()));
             gate.0.bind(end);
         }
         Ok(ticket)
@@ -291,6 +307,8 @@ impl Graph {
         task: &Task,
         records: &mut Vec<Option<Arc<dyn Fence>>>,
     ) -> Result<()> {
+        let number = TaskId { graph: self.number, task: task.number };
+        self.memory.tell(|observer| observer.executing(Some(number)));
         match task.branch {
             0 => self.submit_work(main, &task.work, records),
             side => {

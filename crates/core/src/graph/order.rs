@@ -15,7 +15,9 @@ pub(super) fn in_order(
     let mut waiting: Vec<VecDeque<Task>> = (0..branches).map(|_| VecDeque::new()).collect();
     tasks.into_iter().for_each(|task| waiting[task.branch].push_back(task));
     for (branch, edge) in starts {
-        waiting[*branch].push_front(Task { branch: *branch, work: Work::Wait(*edge) });
+        // The wait has no place of its own in the capture: it counts as the first task behind it.
+        let number = waiting[*branch].front().map_or(0, |task| task.number);
+        waiting[*branch].push_front(Task { number, branch: *branch, work: Work::Wait(*edge) });
     }
     let mut recorded: HashSet<Edge> = HashSet::new();
     let mut ordered = Vec::new();

@@ -1,7 +1,7 @@
 //! The tasks of a graph.
 
 use super::group::OpGroup;
-use crate::{Fill, Indirect, Linear, Op, Plan, Reduction, Result, Stream, sync::Arc, uses::Touched};
+use crate::{Fill, Indirect, Linear, Op, Plan, Reduction, Result, Seen, Stream, sync::Arc, uses::Touched};
 
 /// A branch of a graph: the work that one stream was given. The first one is number 0.
 pub type Branch = usize;
@@ -14,6 +14,8 @@ pub type Submit = Arc<dyn Fn(&Arc<Stream>) -> Result<()> + Send + Sync>;
 
 /// One task, and the branch that it belongs to.
 pub(super) struct Task {
+    /// Its place in the order of the capture; of copies that were coalesced, that of the first.
+    pub(super) number: u32,
     pub(super) branch: Branch,
     pub(super) work: Work,
 }
@@ -34,6 +36,18 @@ pub(super) enum Work {
     Wait(Edge),
     /// Nothing: copies on its two sides are not coalesced.
     Barrier,
+}
+
+impl Work {
+    /// What observers are shown of it.
+    pub(super) fn show(&self, to: impl FnOnce(Seen<'_>)) {
+        match self {
+            Work::Op(op) => to(Seen::Op(&op.op())),
+            Work::Call(_) => to(Seen::Op(&Op::Call(Box::new(|| ())))),
+            Work::Record(_) => to(Seen::Mark),
+            Work::Each(_) | Work::Group(_) | Work::Wait(_) | Work::Barrier => to(Seen::Other),
+        }
+    }
 }
 
 /// An op that can be submitted any number of times.

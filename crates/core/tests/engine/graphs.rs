@@ -78,7 +78,7 @@ impl Site {
     /// What was submitted since the last time, without tickets.
     fn submitted(&self) -> Vec<String> {
         let log = std::mem::take(&mut *self.log.lock().unwrap());
-        log.into_iter().filter_map(|line| line.strip_prefix("submit ").map(str::to_owned)).collect()
+        log.into_iter().filter_map(|line| line.strip_prefix("made ").map(str::to_owned)).collect()
     }
 }
 

@@ -170,21 +170,42 @@ impl Mark for PaperFence {
 pub struct Watcher(pub Log);
 
 impl Observer for Watcher {
-    fn allocated(&self, block: &Block) {
-        self.0.lock().unwrap().push(format!("alloc {:#x}", block.base));
+    fn known(&self, block: &Block) {
+        self.0.lock().unwrap().push(format!("known {:#x}", block.base));
     }
-    fn freed(&self, block: &Block) {
-        self.0.lock().unwrap().push(format!("free {:#x}", block.base));
+    fn forgotten(&self, block: &Block) {
+        self.0.lock().unwrap().push(format!("forgotten {:#x}", block.base));
     }
-    fn submitted(&self, stream: u64, ticket: Ticket, op: &Op) {
-        let name = match op {
-            Op::Wait(fence) if let Some(point) = fence.point() => format!("Wait for {point}"),
-            op => format!("{op:?}").split(['(', ' ']).next().unwrap_or_default().into(),
+    fn reused(&self, block: &Block) {
+        self.0.lock().unwrap().push(format!("reused {:#x}", block.base));
+    }
+    fn stream_made(&self, stream: u64, device: u32) {
+        self.0.lock().unwrap().push(format!("stream {stream} of device {device}"));
+    }
+    fn stream_gone(&self, stream: u64) {
+        self.0.lock().unwrap().push(format!("stream {stream} is gone"));
+    }
+    fn made(&self, Point { stream, ticket }: Point, what: Seen<'_>) {
+        let name = match what {
+            Seen::Op(Op::Wait(fence)) if let Some(point) = fence.point() => format!("Wait for {point}"),
+            Seen::Op(op) => format!("{op:?}").split(['(', ' ']).next().unwrap_or_default().into(),
+            Seen::Linear(copy) => format!("Linear {}", copy.segment().len),
+            Seen::Mark => "Mark".into(),
+            Seen::Other => "Other".into(),
         };
-        self.0.lock().unwrap().push(format!("submit {stream}.{ticket} {name}"));
+        self.0.lock().unwrap().push(format!("made {stream}.{ticket} {name}"));
     }
-    fn completed(&self, stream: u64, ticket: Ticket) {
-        self.0.lock().unwrap().push(format!("complete {stream}.{ticket}"));
+    fn submitted(&self, Point { stream, ticket }: Point) {
+        self.0.lock().unwrap().push(format!("submitted {stream}.{ticket}"));
+    }
+    fn refused(&self, Point { stream, ticket }: Point, why: &ferry_core::Error) {
+        self.0.lock().unwrap().push(format!("refused {stream}.{ticket} {:?}", why.kind));
+    }
+    fn passed(&self, Point { stream, ticket }: Point, fate: Fate, _: Option<DeviceTime>) {
+        self.0.lock().unwrap().push(format!("passed {stream}.{ticket} {fate:?}"));
+    }
+    fn joined(&self, Point { stream, ticket }: Point, how: JoinKind) {
+        self.0.lock().unwrap().push(format!("joined {stream}.{ticket} {how:?}"));
     }
 }
 
@@ -192,7 +213,7 @@ pub fn paper() -> (Runtime, Log) {
     let log = Log::default();
     let backend = Paper { next: AtomicUsize::new(0x100_0000), log: log.clone(), forgotten: Arc::default() };
     let backend = Arc::new(backend);
-    (Runtime::new(backend, Some(Arc::new(Watcher(log.clone())))), log)
+    (Runtime::new(backend, vec![Arc::new(Watcher(log.clone()))]), log)
 }
 
 pub fn alloc(runtime: &Runtime, home: Home, len: usize) -> Block {

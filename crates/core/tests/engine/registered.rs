@@ -24,7 +24,7 @@ impl Site {
         let log = Log::default();
         let backend =
             Paper { next: AtomicUsize::new(0x100_0000), log: log.clone(), forgotten: Arc::default() };
-        let runtime = Runtime::new(Arc::new(backend), None);
+        let runtime = Runtime::new(Arc::new(backend), Vec::new());
         let device = alloc(&runtime, Home::Device(0), LEN);
         let other = runtime.register(0x9000_0000, LEN).expect("registered");
         Site { runtime, log, device, other }

@@ -1,0 +1,53 @@
+//! Facts as 64-bit words: how they lie in a buffer.
+//!
+//! The first word of a fact has its kind and how many words it takes; everything else follows in the order of
+//! the fields. Times are ticks in the words and nanoseconds in a decoded fact. What is no fact, because a
+//! buffer was damaged or another version wrote it, is `None` and never a panic.
+
+mod read;
+mod write;
+
+pub use read::{Unread, read};
+pub use write::{WordSink, write};
+
+/// The kinds of facts, as their first word has them. A number is never used for something else.
+mod kind {
+    pub const STARTED: u16 = 1;
+    pub const FUNCTIONS: u16 = 2;
+    pub const MODULE: u16 = 3;
+    pub const THREAD: u16 = 4;
+    pub const STACK: u16 = 5;
+    pub const LINE: u16 = 6;
+    pub const ENDED: u16 = 7;
+    pub const CALL: u16 = 8;
+    pub const STREAM_MADE: u16 = 9;
+    pub const STREAM_GONE: u16 = 10;
+    pub const KNOWN: u16 = 11;
+    pub const FORGOTTEN: u16 = 12;
+    pub const REUSED: u16 = 13;
+    pub const SUBMITTED: u16 = 14;
+    pub const MORE_PIECES: u16 = 15;
+    pub const REFUSED: u16 = 16;
+    pub const BEGUN: u16 = 17;
+    pub const PASSED: u16 = 18;
+    pub const RESOLVED: u16 = 19;
+    pub const BOUND: u16 = 20;
+    pub const JOINED: u16 = 21;
+    pub const CAPTURE_BEGUN: u16 = 22;
+    pub const CAPTURED: u16 = 23;
+    pub const CAPTURE_ENDED: u16 = 24;
+    pub const LAUNCHED: u16 = 25;
+    pub const CONTENTS: u16 = 26;
+    pub const LOST: u16 = 27;
+    pub const BYTES: u16 = 28;
+}
+
+/// A device or the host as a number: 0 is the host.
+fn place(device: Option<u32>) -> u64 {
+    device.map_or(0, |device| u64::from(device) + 1)
+}
+
+/// The inverse of [`place`].
+fn device(place: u64) -> Option<u32> {
+    place.checked_sub(1).map(|device| device as u32)
+}

@@ -1,0 +1,274 @@
+//! From words to facts.
+
+use super::{device, kind};
+use crate::{
+    clock::Rate,
+    fact::{
+        Awaited, Block, Call, CallSite, Captured, End, Fact, Join, Joined, Line, LoadedFile, Origin, Outcome,
+        Passed, Piece, Point, Route, Rows, Started, StreamMade, StreamPurpose, SubmittedOp, TaskId, Work,
+    },
+};
+
+/// What has not been read yet of the words of a fact.
+pub struct Unread<'a> {
+    words: &'a [u64],
+    rate: &'a Rate,
+}
+
+/// The fact of this kind whose other words these are; `None` if there is none such.
+pub fn read(of_kind: u16, words: &[u64], rate: &Rate) -> Option<Fact> {
+    Unread { words, rate }.fact(of_kind)
+}
+
+impl Unread<'_> {
+    fn fact(&mut self, of_kind: u16) -> Option<Fact> {
+        Some(match of_kind {
+            kind::SUBMITTED => Fact::Submitted(self.op()?),
+            kind::PASSED => Fact::Passed(self.passed()?),
+            kind::STARTED => Fact::Started(self.started()?),
+            kind::FUNCTIONS => Fact::Functions(self.text()?),
+            kind::MODULE => {
+                let [base, end, offset] = self.some()?;
+                Fact::Module(LoadedFile { base, end, offset, path: self.text()? })
+            }
+            kind::THREAD => Fact::Thread(self.text()?),
+            kind::STACK => Fact::Stack { number: self.next()? as u32, frames: self.words.to_vec() },
+            kind::LINE => {
+                let [number, line] = self.halves()?;
+                Fact::Line(Line { number, line, file: self.text()?, function: self.text()? })
+            }
+            kind::ENDED => Fact::Ended { time: self.time()? },
+            kind::CALL => {
+                let (site, end) = (self.site()?, self.time()?);
+                let (blocked, code) = (self.next()?, self.next()? as u32 as i32);
+                Fact::Call(Call { site, end, blocked: self.rate.duration(blocked), code })
+            }
+            kind::STREAM_MADE => Fact::StreamMade(self.stream_made()?),
+            kind::STREAM_GONE => Fact::StreamGone { time: self.time()?, stream: self.next()? as u32 },
+            kind::KNOWN => Fact::Known { time: self.time()?, site: self.site()?, block: self.block()? },
+            kind::FORGOTTEN => Fact::Forgotten { time: self.time()?, site: self.site()?, base: self.next()? },
+            kind::REUSED => Fact::Reused { time: self.time()?, base: self.next()?, at: self.next()? },
+            other => return self.other(other),
+        })
+    }
+
+    fn other(&mut self, of_kind: u16) -> Option<Fact> {
+        Some(match of_kind {
+            kind::MORE_PIECES => {
+                let point = self.point()?;
+                let count = self.words.len() / 3;
+                Fact::MorePieces { point, pieces: self.pieces(count)? }
+            }
+            kind::REFUSED => Fact::Refused {
+                time: self.time()?,
+                stream: self.next()? as u32,
+                site: self.site()?,
+                work: self.work()?,
+            },
+            kind::BEGUN => Fact::Begun { time: self.time()?, point: self.point()? },
+            kind::RESOLVED => {
+                Fact::Resolved { time: self.time()?, point: self.point()?, piece: self.piece()? }
+            }
+            kind::BOUND => Fact::Bound { time: self.time()?, promise: self.next()?, point: self.point() },
+            kind::JOINED => Fact::Joined(self.joined()?),
+            kind::CAPTURE_BEGUN => {
+                let (time, site, [graph, stream]) = (self.time()?, self.site()?, self.halves()?);
+                Fact::CaptureBegun { time, site, graph, stream }
+            }
+            kind::CAPTURED => {
+                let (time, site, [graph, task]) = (self.time()?, self.site()?, self.halves()?);
+                let (task, branch) = (TaskId { graph, task }, self.next()? as u32);
+                Fact::Captured(Captured { time, site, task, branch, work: self.work()? })
+            }
+            kind::CAPTURE_ENDED => {
+                let (time, site, [graph, is_graph]) = (self.time()?, self.site()?, self.halves()?);
+                Fact::CaptureEnded { time, site, graph, is_graph: is_graph != 0 }
+            }
+            kind::LAUNCHED => {
+                let (time, site, graph) = (self.time()?, self.site()?, self.next()? as u32);
+                Fact::Launched { time, site, graph, point: self.point()? }
+            }
+            kind::CONTENTS => {
+                let point = self.point()?;
+                let end = if self.next()? == 0 { End::Source } else { End::Destination };
+                Fact::Contents { point, end, hash: self.next()? }
+            }
+            kind::BYTES => {
+                let point = self.point()?;
+                let end = if self.next()? == 0 { End::Source } else { End::Destination };
+                Fact::Bytes { point, end, offset: self.next()?, bytes: self.bytes()? }
+            }
+            kind::LOST => Fact::Lost { count: self.next()? },
+            _ => return None,
+        })
+    }
+
+    fn next(&mut self) -> Option<u64> {
+        let (first, rest) = self.words.split_first()?;
+        self.words = rest;
+        Some(*first)
+    }
+
+    fn some<const N: usize>(&mut self) -> Option<[u64; N]> {
+        let (some, rest) = self.words.split_first_chunk()?;
+        self.words = rest;
+        Some(*some)
+    }
+
+    fn halves(&mut self) -> Option<[u32; 2]> {
+        self.next().map(|word| [word as u32, (word >> 32) as u32])
+    }
+
+    fn time(&mut self) -> Option<u64> {
+        self.next().map(|ticks| self.rate.nanos(ticks))
+    }
+
+    fn point(&mut self) -> Option<Point> {
+        self.some().map(|[stream, ticket]| Point { stream: stream as u32, ticket })
+    }
+
+    fn site(&mut self) -> Option<CallSite> {
+        let [packed, caller, begin] = self.some()?;
+        let (function, stack) = (packed as u16, (packed >> 32) as u32);
+        Some(CallSite { function, caller, begin: self.rate.nanos(begin), stack })
+    }
+
+    fn started(&mut self) -> Option<Started> {
+        let (time, epoch, [parent, devices]) = (self.time()?, self.next()?, self.halves()?);
+        Some(Started { time, epoch, parent, devices, backend: self.text()?, command: self.text()? })
+    }
+
+    fn stream_made(&mut self) -> Option<StreamMade> {
+        let (time, [stream, device]) = (self.time()?, self.halves()?);
+        let purpose = match self.next()? {
+            0 => StreamPurpose::User,
+            1 => StreamPurpose::Default,
+            2 => StreamPurpose::Synchronous,
+            3 => StreamPurpose::Graph,
+            _ => return None,
+        };
+        Some(StreamMade { time, stream, device, purpose, handle: self.next()? })
+    }
+
+    fn block(&mut self) -> Option<Block> {
+        let [base, at, len, place, origin] = self.some()?;
+        let origin = match origin {
+            0 => Origin::Allocated,
+            1 => Origin::Registered,
+            2 => Origin::Mapped,
+            3 => Origin::Imported,
+            _ => return None,
+        };
+        Some(Block { base, at, len, device: device(place), origin })
+    }
+
+    fn op(&mut self) -> Option<SubmittedOp> {
+        let (time, point, site, [graph, task]) = (self.time()?, self.point()?, self.site()?, self.halves()?);
+        let task = (graph > 0).then_some(TaskId { graph, task });
+        let count = self.next()? as usize;
+        if count > self.words.len() / 2 {
+            return None;
+        }
+        let awaits = (0..count).map(|_| self.awaited()).collect::<Option<Vec<_>>>()?;
+        Some(SubmittedOp { time, point, site, awaits, work: self.work()?, task })
+    }
+
+    fn awaited(&mut self) -> Option<Awaited> {
+        let [what, number] = self.some()?;
+        match what as u32 {
+            1 => Some(Awaited::Point(Point { stream: (what >> 32) as u32, ticket: number })),
+            2 => Some(Awaited::Later(number)),
+            3 => Some(Awaited::Outside),
+            _ => None,
+        }
+    }
+
+    fn passed(&mut self) -> Option<Passed> {
+        let (point, begin, end, packed) = (self.point()?, self.time()?, self.time()?, self.next()?);
+        let outcome = match packed as u8 {
+            0 => Outcome::Done,
+            1 => Outcome::Failed,
+            2 => Outcome::Dropped,
+            _ => return None,
+        };
+        Some(Passed {
+            point,
+            begin,
+            end,
+            outcome,
+            together: (packed >> 32) as u32,
+            engine: (packed >> 8) as u8,
+        })
+    }
+
+    fn joined(&mut self) -> Option<Joined> {
+        let (time, point, site) = (self.time()?, self.point()?, self.site()?);
+        let how = match self.next()? {
+            0 => Join::Wait,
+            1 => Join::Query,
+            2 => Join::Function,
+            _ => return None,
+        };
+        Some(Joined { time, point, site, how })
+    }
+
+    fn piece(&mut self) -> Option<Piece> {
+        self.some().map(|[dst, src, len]| Piece { dst, src, len })
+    }
+
+    fn pieces(&mut self, count: usize) -> Option<Vec<Piece>> {
+        if count > self.words.len() / 3 {
+            return None;
+        }
+        (0..count).map(|_| self.piece()).collect()
+    }
+
+    fn work(&mut self) -> Option<Work> {
+        let head = self.next()?;
+        let way = head >> 8;
+        let route = Route {
+            src: device(way & 0xffff),
+            dst: device(way >> 16 & 0xffff),
+            is_pageable: way >> 32 & 1 == 1,
+        };
+        Some(match head as u8 {
+            0 => Work::Nothing,
+            1 => Work::Mark,
+            2 => Work::Linear { route, piece: self.piece()? },
+            3 => {
+                let [dst, dst_pitch, src, src_pitch, width, height] = self.some()?;
+                Work::Rows { route, rows: Rows { dst, dst_pitch, src, src_pitch, width, height } }
+            }
+            4 => {
+                let [count, bytes, here] = self.some()?;
+                Work::Batch { route, count, bytes, pieces: self.pieces(here as usize)? }
+            }
+            5 => {
+                let [first, second, len] = self.some()?;
+                Work::Through { device: (head >> 32) as u32, cells: [first, second], len }
+            }
+            6 => {
+                let [dst, len, pattern] = self.some()?;
+                let pattern = (pattern as u32).to_le_bytes();
+                Work::Fill { dst, len, pattern, device: device(head >> 32) }
+            }
+            7 => {
+                let (combine, element) = ((head >> 8) as u8, (head >> 16) as u8);
+                Work::Reduce { device: (head >> 32) as u32, piece: self.piece()?, combine, element }
+            }
+            8 => Work::Function,
+            _ => return None,
+        })
+    }
+
+    fn text(&mut self) -> Option<String> {
+        self.bytes().map(|text| String::from_utf8_lossy(&text).into_owned())
+    }
+
+    fn bytes(&mut self) -> Option<Vec<u8>> {
+        let len = usize::try_from(self.next()?).ok()?;
+        let (words, rest) = self.words.split_at_checked(len.div_ceil(8))?;
+        self.words = rest;
+        Some(words.iter().flat_map(|word| word.to_le_bytes()).take(len).collect())
+    }
+}

@@ -1,0 +1,336 @@
+//! From facts to words.
+
+use super::{kind, place};
+use crate::fact::{
+    Awaited, Block, Call, CallSite, Captured, End, Fact, Join, Joined, Line, LoadedFile, Origin, Outcome,
+    Passed, Piece, Point, Route, Rows, Started, StreamMade, StreamPurpose, SubmittedOp, Work,
+};
+
+/// Where words go.
+pub trait WordSink {
+    /// Adds a word.
+    fn put(&mut self, word: u64);
+}
+
+impl WordSink for Vec<u64> {
+    fn put(&mut self, word: u64) {
+        self.push(word);
+    }
+}
+
+/// Writes everything of a fact but its first word, and says what kind it is.
+#[inline]
+pub fn write(fact: &Fact, to: &mut impl WordSink) -> u16 {
+    match fact {
+        Fact::Submitted(submitted) => op(submitted, to),
+        Fact::Passed(fact) => passed(fact, to),
+        other => write_other(other, to),
+    }
+}
+
+fn write_other(fact: &Fact, to: &mut impl WordSink) -> u16 {
+    match fact {
+        Fact::Submitted(_) | Fact::Passed(_) => unreachable!("handled before"),
+        Fact::Started(fact) => started(fact, to),
+        Fact::Functions(names) => {
+            text(names, to);
+            kind::FUNCTIONS
+        }
+        Fact::Module(LoadedFile { base, end, offset, path }) => {
+            [*base, *end, *offset].into_iter().for_each(|word| to.put(word));
+            text(path, to);
+            kind::MODULE
+        }
+        Fact::Thread(name) => {
+            text(name, to);
+            kind::THREAD
+        }
+        Fact::Stack { number, frames } => {
+            to.put(u64::from(*number));
+            frames.iter().for_each(|frame| to.put(*frame));
+            kind::STACK
+        }
+        Fact::Line(Line { number, line, file, function }) => {
+            to.put(u64::from(*number) | u64::from(*line) << 32);
+            text(file, to);
+            text(function, to);
+            kind::LINE
+        }
+        Fact::Ended { time } => {
+            to.put(*time);
+            kind::ENDED
+        }
+        Fact::Call(Call { site: at, end, blocked, code }) => {
+            site(at, to);
+            [*end, *blocked, *code as u32 as u64].into_iter().for_each(|word| to.put(word));
+            kind::CALL
+        }
+        Fact::StreamMade(StreamMade { time, stream, device, purpose, handle }) => {
+            let purpose = match purpose {
+                StreamPurpose::User => 0,
+                StreamPurpose::Default => 1,
+                StreamPurpose::Synchronous => 2,
+                StreamPurpose::Graph => 3,
+            };
+            to.put(*time);
+            to.put(u64::from(*stream) | u64::from(*device) << 32);
+            to.put(purpose);
+            to.put(*handle);
+            kind::STREAM_MADE
+        }
+        Fact::StreamGone { time, stream } => {
+            to.put(*time);
+            to.put(u64::from(*stream));
+            kind::STREAM_GONE
+        }
+        Fact::Known { time, site: at, block } => {
+            to.put(*time);
+            site(at, to);
+            known(block, to);
+            kind::KNOWN
+        }
+        Fact::Forgotten { time, site: at, base } => {
+            to.put(*time);
+            site(at, to);
+            to.put(*base);
+            kind::FORGOTTEN
+        }
+        Fact::Reused { time, base, at } => {
+            [*time, *base, *at].into_iter().for_each(|word| to.put(word));
+            kind::REUSED
+        }
+        Fact::MorePieces { point: op, pieces } => {
+            point(op, to);
+            pieces.iter().for_each(|moved| piece(moved, to));
+            kind::MORE_PIECES
+        }
+        Fact::Refused { time, stream, site: at, work: what } => {
+            to.put(*time);
+            to.put(u64::from(*stream));
+            site(at, to);
+            work(what, to);
+            kind::REFUSED
+        }
+        Fact::Begun { time, point: op } => {
+            to.put(*time);
+            point(op, to);
+            kind::BEGUN
+        }
+        Fact::Resolved { time, point: op, piece: moved } => {
+            to.put(*time);
+            point(op, to);
+            piece(moved, to);
+            kind::RESOLVED
+        }
+        Fact::Bound { time, promise, point: to_point } => {
+            to.put(*time);
+            to.put(*promise);
+            if let Some(op) = to_point {
+                point(op, to);
+            }
+            kind::BOUND
+        }
+        Fact::Joined(Joined { time, point: op, site: at, how }) => {
+            to.put(*time);
+            point(op, to);
+            site(at, to);
+            to.put(match how {
+                Join::Wait => 0,
+                Join::Query => 1,
+                Join::Function => 2,
+            });
+            kind::JOINED
+        }
+        Fact::CaptureBegun { time, site: at, graph, stream } => {
+            to.put(*time);
+            site(at, to);
+            to.put(u64::from(*graph) | u64::from(*stream) << 32);
+            kind::CAPTURE_BEGUN
+        }
+        Fact::Captured(Captured { time, site: at, task, branch, work: what }) => {
+            to.put(*time);
+            site(at, to);
+            to.put(u64::from(task.graph) | u64::from(task.task) << 32);
+            to.put(u64::from(*branch));
+            work(what, to);
+            kind::CAPTURED
+        }
+        Fact::CaptureEnded { time, site: at, graph, is_graph } => {
+            to.put(*time);
+            site(at, to);
+            to.put(u64::from(*graph) | u64::from(*is_graph) << 32);
+            kind::CAPTURE_ENDED
+        }
+        Fact::Launched { time, site: at, graph, point: op } => {
+            to.put(*time);
+            site(at, to);
+            to.put(u64::from(*graph));
+            point(op, to);
+            kind::LAUNCHED
+        }
+        Fact::Contents { point: op, end, hash } => {
+            point(op, to);
+            to.put(u64::from(*end == End::Destination));
+            to.put(*hash);
+            kind::CONTENTS
+        }
+        Fact::Bytes { point: op, end, offset, bytes: some } => {
+            point(op, to);
+            to.put(u64::from(*end == End::Destination));
+            to.put(*offset);
+            bytes(some, to);
+            kind::BYTES
+        }
+        Fact::Lost { count } => {
+            to.put(*count);
+            kind::LOST
+        }
+    }
+}
+
+fn started(
+    Started { time, epoch, parent, devices, backend, command }: &Started,
+    to: &mut impl WordSink,
+) -> u16 {
+    to.put(*time);
+    to.put(*epoch);
+    to.put(u64::from(*parent) | u64::from(*devices) << 32);
+    text(backend, to);
+    text(command, to);
+    kind::STARTED
+}
+
+#[inline]
+fn op(
+    SubmittedOp { time, point: at, site: call, awaits, work: what, task }: &SubmittedOp,
+    to: &mut impl WordSink,
+) -> u16 {
+    to.put(*time);
+    point(at, to);
+    site(call, to);
+    to.put(task.map_or(0, |task| u64::from(task.graph) | u64::from(task.task) << 32));
+    to.put(awaits.len() as u64);
+    awaits.iter().for_each(|awaited| wait(awaited, to));
+    work(what, to);
+    kind::SUBMITTED
+}
+
+fn wait(awaited: &Awaited, to: &mut impl WordSink) {
+    match awaited {
+        Awaited::Point(op) => {
+            to.put(1 | u64::from(op.stream) << 32);
+            to.put(op.ticket);
+        }
+        Awaited::Later(promise) => {
+            to.put(2);
+            to.put(*promise);
+        }
+        Awaited::Outside => {
+            to.put(3);
+            to.put(0);
+        }
+    }
+}
+
+#[inline]
+fn passed(
+    Passed { point: op, begin, end, outcome, together, engine }: &Passed,
+    to: &mut impl WordSink,
+) -> u16 {
+    let outcome = match outcome {
+        Outcome::Done => 0,
+        Outcome::Failed => 1,
+        Outcome::Dropped => 2,
+    };
+    point(op, to);
+    to.put(*begin);
+    to.put(*end);
+    to.put(outcome | u64::from(*engine) << 8 | u64::from(*together) << 32);
+    kind::PASSED
+}
+
+#[inline]
+fn point(Point { stream, ticket }: &Point, to: &mut impl WordSink) {
+    to.put(u64::from(*stream));
+    to.put(*ticket);
+}
+
+#[inline]
+fn site(CallSite { function, caller, begin, stack }: &CallSite, to: &mut impl WordSink) {
+    to.put(u64::from(*function) | u64::from(*stack) << 32);
+    to.put(*caller);
+    to.put(*begin);
+}
+
+fn known(Block { base, at, len, device, origin }: &Block, to: &mut impl WordSink) {
+    let origin = match origin {
+        Origin::Allocated => 0,
+        Origin::Registered => 1,
+        Origin::Mapped => 2,
+        Origin::Imported => 3,
+    };
+    [*base, *at, *len, place(*device), origin].into_iter().for_each(|word| to.put(word));
+}
+
+#[inline]
+fn piece(Piece { dst, src, len }: &Piece, to: &mut impl WordSink) {
+    to.put(*dst);
+    to.put(*src);
+    to.put(*len);
+}
+
+/// A route in 48 bits: devices are numbers of 16 bits at most.
+#[inline]
+fn route(Route { src, dst, is_pageable }: &Route) -> u64 {
+    place(*src) & 0xffff | (place(*dst) & 0xffff) << 16 | u64::from(*is_pageable) << 32
+}
+
+/// The first word has what it is in its low byte, and small numbers above.
+#[inline]
+fn work(what: &Work, to: &mut impl WordSink) {
+    match what {
+        Work::Linear { route: way, piece: moved } => {
+            to.put(2 | route(way) << 8);
+            piece(moved, to);
+        }
+        Work::Nothing => to.put(0),
+        Work::Mark => to.put(1),
+        Work::Function => to.put(8),
+        Work::Rows { route: way, rows } => {
+            let Rows { dst, dst_pitch, src, src_pitch, width, height } = *rows;
+            to.put(3 | route(way) << 8);
+            [dst, dst_pitch, src, src_pitch, width, height].into_iter().for_each(|word| to.put(word));
+        }
+        Work::Batch { route: way, count, bytes, pieces } => {
+            to.put(4 | route(way) << 8);
+            [*count, *bytes, pieces.len() as u64].into_iter().for_each(|word| to.put(word));
+            pieces.iter().for_each(|moved| piece(moved, to));
+        }
+        Work::Through { device, cells, len } => {
+            to.put(5 | u64::from(*device) << 32);
+            [cells[0], cells[1], *len].into_iter().for_each(|word| to.put(word));
+        }
+        Work::Fill { dst, len, pattern, device } => {
+            to.put(6 | place(*device) << 32);
+            [*dst, *len, u64::from(u32::from_le_bytes(*pattern))].into_iter().for_each(|word| to.put(word));
+        }
+        Work::Reduce { device, piece: moved, combine, element } => {
+            to.put(7 | u64::from(*combine) << 8 | u64::from(*element) << 16 | u64::from(*device) << 32);
+            piece(moved, to);
+        }
+    }
+}
+
+fn text(text: &str, to: &mut impl WordSink) {
+    bytes(text.as_bytes(), to);
+}
+
+/// How many, and then all of them in words.
+fn bytes(bytes: &[u8], to: &mut impl WordSink) {
+    to.put(bytes.len() as u64);
+    for part in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..part.len()].copy_from_slice(part);
+        to.put(u64::from_le_bytes(word));
+    }
+}
