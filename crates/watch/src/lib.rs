@@ -15,8 +15,12 @@ pub mod clock;
 pub mod collector;
 mod contents;
 pub mod fact;
+pub mod page_style;
 pub mod site;
 pub mod symbols;
+#[doc(hidden)]
+pub mod testing;
+pub mod trace;
 pub mod words;
 pub mod writer;
 

@@ -1,0 +1,119 @@
+//! The look that all HTML pages of Ferry share, and the one function that puts a page together.
+//!
+//! A page is one file: style, script and data are inside it, so that it opens from a file without network
+//! access, can be mailed and can be kept beside a bug report. Colours are variables of the style sheet, in a
+//! light and a dark set; the system decides which, and a button of the page overrides it. `theme.js` is that
+//! button, `units.js` writes times, sizes and counts, and finds the steps of an axis.
+//!
+//! This folder draws nothing itself and knows no facts: readers and reports bring their own style, body and
+//! scripts. Arrows: it imports nothing of this crate.
+
+/// Colours, fonts and the parts that pages have in common: header, panel, table, button, legend.
+pub const STYLE: &str = include_str!("style.css");
+/// The functions that write times, sizes and counts. They touch no document.
+pub const UNITS: &str = include_str!("units.js");
+/// The button that changes between light and dark: the element with the id `theme`.
+pub const THEME: &str = include_str!("theme.js");
+
+/// What a page is made of beside the shared look.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PageParts<'a> {
+    /// The title of the window, as plain text.
+    pub title: &'a str,
+    /// Its own style sheet, behind the shared one.
+    pub style: &'a str,
+    /// The HTML inside `<body>`.
+    pub body: &'a str,
+    /// Its scripts, in their order, behind [`UNITS`]. They share one scope.
+    pub scripts: &'a [&'a str],
+    /// JSON that the scripts find in the element with the id `data`.
+    pub data: &'a str,
+}
+
+/// The whole page as one text.
+pub fn page(parts: &PageParts) -> String {
+    let mut text = String::with_capacity(parts.data.len() + (128 << 10));
+    text += "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
+    text += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
+    text += "<meta name=\"color-scheme\" content=\"light dark\">\n";
+    // An icon of no bytes: a browser would ask for one otherwise.
+    text += "<link rel=\"icon\" href=\"data:,\">\n<title>";
+    text += &html(parts.title);
+    text += "</title>\n<style>\n";
+    text += STYLE;
+    text += parts.style;
+    text += "</style>\n</head>\n<body>\n";
+    text += parts.body;
+    text += "\n<script type=\"application/json\" id=\"data\">";
+    // Inside a string of JSON this is the same letter, and no end tag can stand in the data.
+    text += &parts.data.replace('<', "\\u003c");
+    text += "</script>\n<script>\n\"use strict\";\n(() => {\n";
+    for script in [UNITS].iter().chain(parts.scripts).chain(&[THEME]) {
+        text += script;
+    }
+    text += "})();\n</script>\n</body>\n</html>\n";
+    text
+}
+
+/// Text as it stands in HTML, also inside attributes.
+pub fn html(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            '\'' => out += "&#39;",
+            _ => out.push(letter),
+        }
+    }
+    out
+}
+
+/// Text as a string of JSON, with its quotes.
+pub fn json_string(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for letter in text.chars() {
+        match letter {
+            '"' => out += "\\\"",
+            '\\' => out += "\\\\",
+            '\n' => out += "\\n",
+            letter if letter < ' ' => out += &format!("\\u{:04x}", u32::from(letter)),
+            _ => out.push(letter),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_cannot_end_its_element() {
+        let data = "[\"</script><b>\"]";
+        let text = page(&PageParts { title: "a < b", data, ..PageParts::default() });
+        assert!(text.contains("<title>a &lt; b</title>"), "{text}");
+        let from = text.find("id=\"data\">").expect("the data are there") + 10;
+        let len = text[from..].find("</script>").expect("the element ends");
+        let read: Vec<String> = serde_json::from_str(&text[from..from + len]).expect("JSON");
+        assert_eq!(read, ["</script><b>"]);
+    }
+
+    #[test]
+    fn every_letter_survives_in_json() {
+        let text: String = (0..300).filter_map(char::from_u32).collect();
+        assert_eq!(serde_json::from_str::<String>(&json_string(&text)).expect("JSON"), text);
+    }
+
+    #[test]
+    fn a_page_asks_for_nothing_from_a_network() {
+        let text = page(&PageParts::default());
+        for way in ["http:", "https:", "src=", "@import", "url(", "fetch(", "XMLHttpRequest"] {
+            assert!(!text.contains(way), "{way}");
+        }
+    }
+}

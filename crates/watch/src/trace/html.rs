@@ -1,0 +1,26 @@
+//! `index.html`: the trace as one self-contained page, made of the files in `page/` and the model's tables.
+
+use crate::page_style::{self, PageParts, html};
+
+use super::model::TraceModel;
+use super::tables;
+
+const STYLE: &str = include_str!("page/page.css");
+const BODY: &str = include_str!("page/body.html");
+/// The scripts that touch no document: what is tested without a browser.
+pub const LOGIC: [&str; 1] = [include_str!("page/decode.js")];
+/// The scripts that draw and listen.
+const VIEW: [&str; 1] = [include_str!("page/main.js")];
+
+/// The page. `caller` names return addresses of a process.
+pub fn page(model: &TraceModel, caller: &mut dyn FnMut(u32, u64) -> Option<String>) -> String {
+    let command = model.processes.first().map_or("", |process| process.command.as_str());
+    let scripts = [LOGIC.as_slice(), VIEW.as_slice()].concat();
+    page_style::page(&PageParts {
+        title: &format!("Ferry trace: {command}"),
+        style: STYLE,
+        body: &BODY.replace("{{command}}", &html(command)),
+        scripts: &scripts,
+        data: &tables::json(model, caller),
+    })
+}

@@ -1,0 +1,128 @@
+//! What the tracer keeps of facts that come late, twice, never, or in masses.
+
+use crate::fact::{Awaited, Block, Fact, Outcome, Piece, Point, SubmittedOp, Work};
+use crate::testing::{MadeFacts, TO_DEVICE, TO_HOST, busy};
+
+use super::super::TraceLimits;
+use super::super::model::{OpState, TracedPoint, WorkKind};
+use super::traced;
+
+const PIECE: Piece = Piece { dst: 0x9000, src: 0x100, len: 64 };
+
+#[test]
+fn an_op_has_its_call_its_times_and_the_programs_addresses() {
+    let mut made = MadeFacts::new(7);
+    made.block(Block { base: 0x5000, at: 0x9000, len: 0x1000, device: Some(0), ..Block::default() });
+    let begin = made.now;
+    let point = made.copy(8, 3, TO_DEVICE, Piece { dst: 0x9010, ..PIECE });
+    made.passed(9, point, begin + 900, begin + 1000);
+    let tracer = traced(&made.facts, TraceLimits::default());
+    let model = tracer.model();
+    let op = &model.ops[0];
+    assert_eq!((op.kind, op.state, op.bytes), (WorkKind::Copy, OpState::Done, 64));
+    assert_eq!((op.submitted, op.begin, op.end), (Some(begin + 300), Some(begin + 900), Some(begin + 1000)));
+    assert_eq!(op.dst.map(|place| (place.address, place.block)), Some((0x5010, Some(0))));
+    assert_eq!(op.src.map(|place| (place.address, place.block)), Some((0x100, None)));
+    let call = &model.calls[op.call.expect("a call") as usize];
+    assert_eq!((call.begin, call.end, call.blocked), (begin, begin + 300, 0));
+    assert_eq!(model.threads[call.thread as usize].number, 8);
+    assert_eq!(model.threads[op.worker.expect("a worker") as usize].number, 9);
+}
+
+#[test]
+fn an_op_that_passed_before_it_was_submitted_is_one_op() {
+    let mut made = MadeFacts::new(7);
+    let point = made.copy(8, 3, TO_DEVICE, PIECE);
+    let now = made.now;
+    made.passed(9, point, now, now + 5);
+    let last = made.facts.len() - 1;
+    made.facts.swap(last - 1, last);
+    let tracer = traced(&made.facts, TraceLimits::default());
+    let ops = &tracer.model().ops;
+    assert_eq!(ops.len(), 1);
+    assert_eq!((ops[0].state, ops[0].bytes, ops[0].submitted), (OpState::Done, 64, Some(now)));
+}
+
+#[test]
+fn what_never_happened_is_not_made_up() {
+    let mut made = MadeFacts::new(7);
+    made.copy(8, 3, TO_DEVICE, PIECE);
+    let begun = made.copy(8, 3, TO_HOST, PIECE);
+    made.push(9, Fact::Begun { time: made.now, point: begun });
+    let failed = made.copy(8, 4, TO_HOST, PIECE);
+    let now = made.now;
+    made.passed_as(9, failed, now, now + 1, Outcome::Failed);
+    let tracer = traced(&made.facts, TraceLimits::default());
+    let states: Vec<_> = tracer.model().ops.iter().map(|op| (op.state, op.end.is_some())).collect();
+    assert_eq!(states, [(OpState::Queued, false), (OpState::Running, false), (OpState::Failed, true)]);
+}
+
+#[test]
+fn a_wait_is_tied_to_its_op_now_or_later() {
+    let mut made = MadeFacts::new(7);
+    let first = made.copy(8, 3, TO_DEVICE, PIECE);
+    let awaits = vec![Awaited::Point(first), Awaited::Later(77), Awaited::Outside];
+    let point = Point { stream: 4, ticket: 0 };
+    made.submit(8, SubmittedOp { point, awaits, work: Work::Nothing, ..SubmittedOp::default() });
+    let later = Point { stream: 5, ticket: 1 };
+    made.push(8, Fact::Bound { time: made.now, promise: 77, point: Some(later) });
+    made.copy(8, 5, TO_DEVICE, PIECE);
+    let tracer = traced(&made.facts, TraceLimits::default());
+    let awaited: Vec<_> = tracer.model().waits.iter().map(|wait| (wait.op, wait.awaited)).collect();
+    let at = |stream, op| Some(TracedPoint { stream, ticket: 1, op: Some(op) });
+    let streams = &tracer.model().streams;
+    let stream_of = |number| streams.iter().position(|it| it.number == number).expect("a stream") as u32;
+    assert_eq!(awaited, [(1, at(stream_of(3), 0)), (1, at(stream_of(5), 2)), (1, None)]);
+    assert_eq!(tracer.model().ops[1].kind, WorkKind::Wait);
+}
+
+#[test]
+fn a_call_that_submits_much_is_one_call() {
+    let mut made = MadeFacts::new(7);
+    let site = made.site("aclmdlRIExecuteAsync");
+    for _ in 0..3 {
+        let op = SubmittedOp { point: Point { stream: 1, ticket: 0 }, site, ..SubmittedOp::default() };
+        made.submit(8, op);
+    }
+    made.synchronize(8, Point { stream: 1, ticket: 3 }, made.now + 10);
+    let tracer = traced(&made.facts, TraceLimits::default());
+    assert_eq!(tracer.model().calls.len(), 2);
+    assert!(tracer.model().ops.iter().all(|op| op.call == Some(0)));
+    assert_eq!(tracer.model().joins[0].point.op, Some(2));
+}
+
+#[test]
+fn what_does_not_fit_is_counted() {
+    let facts = busy::facts(7, 1000);
+    let whole = traced(&facts, TraceLimits::default());
+    assert_eq!(whole.model().left_out, Default::default());
+    let tracer = traced(&facts, TraceLimits { ops: 100, others: 50 });
+    let model = tracer.model();
+    assert_eq!((model.ops.len(), model.left_out.ops), (100, 900));
+    assert_eq!(model.calls.len(), 50);
+    assert_eq!(
+        model.left_out.calls + 50 + 900,
+        whole.model().calls.len() as u64,
+        "ops left out take their calls"
+    );
+    assert!(model.waits.len() <= 50 && model.joins.len() <= 50 && model.blocks.len() <= 50);
+}
+
+#[test]
+fn any_order_of_facts_is_survived() {
+    let mut facts = busy::facts(7, 500);
+    let mut random = 1u64;
+    for at in (1..facts.len()).rev() {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        facts.swap(at, (random >> 33) as usize % (at + 1));
+    }
+    facts.retain(|_| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        random >> 61 != 0
+    });
+    let mut tracer = traced(&facts, TraceLimits { ops: 300, others: 200 });
+    let dir = std::env::temp_dir().join(format!("ferry-trace-shuffled-{}", std::process::id()));
+    let summary = tracer.write(&dir, &mut |_, _| None).expect("writes");
+    assert_eq!(summary.ops, 300);
+    std::fs::remove_dir_all(&dir).expect("was written");
+}
