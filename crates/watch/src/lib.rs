@@ -16,6 +16,7 @@ pub mod collector;
 mod contents;
 pub mod fact;
 pub mod page_style;
+pub mod recording;
 pub mod site;
 pub mod symbols;
 #[doc(hidden)]

@@ -1,0 +1,602 @@
+//! Records as bytes. Encoder and decoder go through the same states, so that numbers can be stored as
+//! differences from those that came before.
+
+use super::model::{Allocation, Location, RecordedProcess, RecordedSite, RecordedStream, RecordedWork, Rect};
+use super::record::{Record, StepHead, behind};
+use super::varint::{Decoder, Encoder, Malformed};
+use crate::fact::{Awaited, End, Join, Nanos, Origin, Outcome, Passed, Point, Route, StreamPurpose, TaskId};
+
+/// What came before.
+#[derive(Default)]
+struct CodecState {
+    time: Nanos,
+    dst: Location,
+    src: Location,
+    /// The last ticket of each stream.
+    tickets: Vec<u64>,
+}
+
+impl CodecState {
+    fn ticket(&mut self, stream: u32) -> Result<&mut u64, Malformed> {
+        let stream = stream as usize;
+        if stream >= STREAMS {
+            return Err(Malformed(format!("stream {stream}, and a recording has at most {STREAMS}")));
+        }
+        if stream >= self.tickets.len() {
+            self.tickets.resize(stream + 1, 0);
+        }
+        Ok(&mut self.tickets[stream])
+    }
+}
+
+/// More streams than this are damage, not a program.
+const STREAMS: usize = 1 << 24;
+
+/// Makes bytes of records.
+#[derive(Default)]
+pub struct RecordEncoder {
+    before: CodecState,
+    out: Encoder,
+}
+
+/// Makes records of bytes.
+#[derive(Default)]
+pub struct RecordDecoder {
+    before: CodecState,
+}
+
+impl RecordEncoder {
+    /// The bytes of a record.
+    pub fn encode(&mut self, record: &Record) -> &[u8] {
+        self.out.bytes.clear();
+        self.put(record);
+        &self.out.bytes
+    }
+
+    fn tag(&mut self, tag: u8) {
+        self.out.bytes.push(tag);
+    }
+
+    fn small(&mut self, value: u32) {
+        self.out.number(value.into());
+    }
+
+    fn time(&mut self, time: Nanos) {
+        self.out.difference(time, self.before.time);
+        self.before.time = time;
+    }
+
+    fn head(&mut self, head: &StepHead) {
+        self.small(head.thread);
+        self.small(head.site);
+        self.time(head.time);
+        self.out.difference(head.time, head.begin);
+    }
+
+    fn point(&mut self, point: Point) {
+        self.small(point.stream);
+        if let Ok(last) = self.before.ticket(point.stream) {
+            self.out.difference(point.ticket, *last);
+            *last = point.ticket;
+        }
+    }
+
+    fn location(&mut self, at: Location, before: Location) {
+        self.out.difference(at.allocation.into(), before.allocation.into());
+        let base = if at.allocation == before.allocation { before.offset } else { 0 };
+        self.out.signed(at.offset.wrapping_sub(base));
+    }
+
+    fn dst(&mut self, at: Location, span: u64) {
+        self.location(at, self.before.dst);
+        self.before.dst = behind(at, span);
+    }
+
+    fn src(&mut self, at: Location, span: u64) {
+        self.location(at, self.before.src);
+        self.before.src = behind(at, span);
+    }
+
+    fn rect(&mut self, rect: &Rect) {
+        self.out.number(rect.height);
+        self.out.number(rect.width);
+        if rect.height != 1 {
+            self.out.number(rect.dst_pitch);
+            self.out.number(rect.src_pitch);
+        }
+        self.dst(rect.dst, rect.span(rect.dst_pitch));
+        self.src(rect.src, rect.span(rect.src_pitch));
+    }
+
+    fn rects(&mut self, rects: &[Rect]) {
+        self.out.number(rects.len() as u64);
+        rects.iter().for_each(|rect| self.rect(rect));
+    }
+
+    fn route(&mut self, route: Route) {
+        self.out.optional(route.src);
+        self.out.optional(route.dst);
+        self.tag(route.is_pageable.into());
+    }
+
+    fn work(&mut self, work: &RecordedWork) {
+        match work {
+            RecordedWork::Nothing => self.tag(0),
+            RecordedWork::Mark => self.tag(1),
+            RecordedWork::Linear { route, rect } => {
+                self.tag(2);
+                self.route(*route);
+                self.rect(rect);
+            }
+            RecordedWork::Rows { route, rect } => {
+                self.tag(3);
+                self.route(*route);
+                self.rect(rect);
+            }
+            RecordedWork::Batch { route, count, bytes, rects } => {
+                self.tag(4);
+                self.route(*route);
+                self.out.number(*count);
+                self.out.number(*bytes);
+                self.rects(rects);
+            }
+            RecordedWork::Through { device, is_descriptor, rect } => {
+                self.tag(5);
+                self.small(*device);
+                self.tag((*is_descriptor).into());
+                self.rects(rect.as_slice());
+            }
+            RecordedWork::Fill { device, dst, len, pattern } => {
+                self.tag(6);
+                self.out.optional(*device);
+                self.out.number(*len);
+                self.out.bytes.extend_from_slice(pattern);
+                self.dst(*dst, *len);
+            }
+            RecordedWork::Reduce { device, rect, combine, element } => {
+                self.tag(7);
+                self.small(*device);
+                self.tag(*combine);
+                self.tag(*element);
+                self.rect(rect);
+            }
+            RecordedWork::Function => self.tag(8),
+        }
+    }
+
+    fn awaits(&mut self, awaits: &[Awaited]) {
+        self.out.number(awaits.len() as u64);
+        for awaited in awaits {
+            match awaited {
+                Awaited::Outside => self.tag(0),
+                Awaited::Point(point) => {
+                    self.tag(1);
+                    self.point(*point);
+                }
+                Awaited::Later(promise) => {
+                    self.tag(2);
+                    self.out.number(*promise);
+                }
+            }
+        }
+    }
+
+    fn task(&mut self, task: TaskId) {
+        self.small(task.graph);
+        self.small(task.task);
+    }
+
+    fn put(&mut self, record: &Record) {
+        match record {
+            Record::Process(process) => {
+                self.tag(1);
+                self.out.string(process.backend.as_bytes());
+                self.out.string(process.command.as_bytes());
+                self.small(process.devices);
+                self.out.number(process.epoch);
+            }
+            Record::Ended(process) => {
+                self.tag(2);
+                self.small(*process);
+            }
+            Record::Thread(process) => {
+                self.tag(3);
+                self.small(*process);
+            }
+            Record::ThreadName { thread, name } => {
+                self.tag(4);
+                self.small(*thread);
+                self.out.string(name.as_bytes());
+            }
+            Record::Site(site) => {
+                self.tag(5);
+                self.out.string(site.function.as_bytes());
+                self.out.string(site.caller.as_bytes());
+            }
+            Record::Stream(head, stream) => {
+                self.tag(6);
+                self.head(head);
+                self.small(stream.process);
+                self.small(stream.device);
+                self.tag(stream.purpose as u8);
+            }
+            Record::StreamGone(head, stream) => {
+                self.tag(7);
+                self.head(head);
+                self.small(*stream);
+            }
+            Record::Memory(head, memory) => {
+                self.tag(8);
+                self.head(head);
+                self.small(memory.process);
+                self.out.number(memory.len);
+                self.out.optional(memory.device);
+                self.out.optional(memory.origin.map(|origin| origin as u32));
+            }
+            Record::Freed(head, allocation) => {
+                self.tag(9);
+                self.head(head);
+                self.small(*allocation);
+            }
+            other => self.put_work(other),
+        }
+    }
+
+    fn put_work(&mut self, record: &Record) {
+        match record {
+            Record::Submitted { head, point, awaits, work, task } => {
+                self.tag(if task.is_some() { 11 } else { 10 });
+                self.head(head);
+                self.point(*point);
+                self.awaits(awaits);
+                self.work(work);
+                task.iter().for_each(|task| self.task(*task));
+            }
+            Record::MorePieces { point, rects } => {
+                self.tag(12);
+                self.point(*point);
+                self.rects(rects);
+            }
+            Record::Refused { head, stream, work } => {
+                self.tag(13);
+                self.head(head);
+                self.small(*stream);
+                self.work(work);
+            }
+            Record::Passed(passed) => {
+                self.tag(14);
+                self.point(passed.point);
+                self.time(passed.end);
+                self.out.difference(passed.end, passed.begin);
+                self.tag(passed.outcome as u8);
+                self.small(passed.together);
+                self.tag(passed.engine);
+            }
+            Record::Resolved { point, rect } => {
+                self.tag(15);
+                self.point(*point);
+                self.rect(rect);
+            }
+            Record::Bound { process, promise, point } => {
+                self.tag(16);
+                self.small(*process);
+                self.out.number(*promise);
+                self.tag(point.is_some().into());
+                point.iter().for_each(|point| self.point(*point));
+            }
+            Record::Joined { head, point, how } => {
+                self.tag(17);
+                self.head(head);
+                self.point(*point);
+                self.tag(*how as u8);
+            }
+            other => self.put_graph(other),
+        }
+    }
+
+    fn put_graph(&mut self, record: &Record) {
+        match record {
+            Record::CaptureBegun { head, stream } => {
+                self.tag(18);
+                self.head(head);
+                self.out.optional(*stream);
+            }
+            Record::Captured { head, task, branch, work } => {
+                self.tag(19);
+                self.head(head);
+                self.task(*task);
+                self.small(*branch);
+                self.work(work);
+            }
+            Record::CaptureEnded { head, graph, is_graph } => {
+                self.tag(20);
+                self.head(head);
+                self.small(*graph);
+                self.tag((*is_graph).into());
+            }
+            Record::Launched { head, graph, point } => {
+                self.tag(21);
+                self.head(head);
+                self.small(*graph);
+                self.point(*point);
+            }
+            Record::Call { head, blocked, code } => {
+                self.tag(22);
+                self.head(head);
+                self.out.number(*blocked);
+                self.out.signed((*code).into());
+            }
+            Record::Contents { point, end, hash } => {
+                self.tag(23);
+                self.point(*point);
+                self.tag(*end as u8);
+                self.out.bytes.extend_from_slice(&hash.to_le_bytes());
+            }
+            Record::Bytes { point, end, offset, bytes } => {
+                self.tag(24);
+                self.point(*point);
+                self.tag(*end as u8);
+                self.out.number(*offset);
+                self.out.string(bytes);
+            }
+            Record::Lost(count) => {
+                self.tag(25);
+                self.out.number(*count);
+            }
+            _ => unreachable!("`put` and `put_work` write the other records"),
+        }
+    }
+}
+
+/// A decoder at one record.
+struct RecordReader<'a, 'b> {
+    before: &'a mut CodecState,
+    from: &'a mut Decoder<'b>,
+}
+
+impl RecordDecoder {
+    /// The next record; `None` at the end.
+    pub fn decode(&mut self, from: &mut Decoder<'_>) -> Result<Option<Record>, Malformed> {
+        if from.left() == 0 {
+            return Ok(None);
+        }
+        RecordReader { before: &mut self.before, from }.record().map(Some)
+    }
+}
+
+impl RecordReader<'_, '_> {
+    fn small(&mut self) -> Result<u32, Malformed> {
+        self.from.small()
+    }
+
+    fn flag(&mut self) -> Result<bool, Malformed> {
+        match self.from.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(Malformed(format!("{other} where 0 or 1 belongs"))),
+        }
+    }
+
+    /// One of a list, by its index.
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> Result<T, Malformed> {
+        let index = self.from.byte()?;
+        all.get(usize::from(index))
+            .copied()
+            .ok_or_else(|| Malformed(format!("{index} where a number below {} belongs", all.len())))
+    }
+
+    fn time(&mut self) -> Result<Nanos, Malformed> {
+        self.before.time = self.from.difference(self.before.time)?;
+        Ok(self.before.time)
+    }
+
+    /// When something began that ended at `end`.
+    fn begin(&mut self, end: Nanos) -> Result<Nanos, Malformed> {
+        Ok(end.wrapping_sub(self.from.signed()? as u64))
+    }
+
+    fn head(&mut self) -> Result<StepHead, Malformed> {
+        let (thread, site, time) = (self.small()?, self.small()?, self.time()?);
+        Ok(StepHead { thread, site, begin: self.begin(time)?, time })
+    }
+
+    fn point(&mut self) -> Result<Point, Malformed> {
+        let stream = self.small()?;
+        let last = self.before.ticket(stream)?;
+        *last = self.from.difference(*last)?;
+        Ok(Point { stream, ticket: *last })
+    }
+
+    fn location(&mut self, before: Location) -> Result<Location, Malformed> {
+        let allocation = self.from.difference(before.allocation.into())? as u32;
+        let base = if allocation == before.allocation { before.offset } else { 0 };
+        Ok(Location { allocation, offset: self.from.signed()?.wrapping_add(base) })
+    }
+
+    fn rect(&mut self) -> Result<Rect, Malformed> {
+        let (height, width) = (self.from.number()?, self.from.number()?);
+        let [dst_pitch, src_pitch] = match height {
+            1 => [width, width],
+            _ => [self.from.number()?, self.from.number()?],
+        };
+        let mut rect = Rect { dst_pitch, src_pitch, width, height, ..Rect::default() };
+        rect.dst = self.location(self.before.dst)?;
+        self.before.dst = behind(rect.dst, rect.span(dst_pitch));
+        rect.src = self.location(self.before.src)?;
+        self.before.src = behind(rect.src, rect.span(src_pitch));
+        Ok(rect)
+    }
+
+    fn rects(&mut self) -> Result<Vec<Rect>, Malformed> {
+        (0..self.from.count()?).map(|_| self.rect()).collect()
+    }
+
+    fn route(&mut self) -> Result<Route, Malformed> {
+        Ok(Route { src: self.from.optional()?, dst: self.from.optional()?, is_pageable: self.flag()? })
+    }
+
+    fn work(&mut self) -> Result<RecordedWork, Malformed> {
+        Ok(match self.from.byte()? {
+            0 => RecordedWork::Nothing,
+            1 => RecordedWork::Mark,
+            2 => RecordedWork::Linear { route: self.route()?, rect: self.rect()? },
+            3 => RecordedWork::Rows { route: self.route()?, rect: self.rect()? },
+            4 => RecordedWork::Batch {
+                route: self.route()?,
+                count: self.from.number()?,
+                bytes: self.from.number()?,
+                rects: self.rects()?,
+            },
+            5 => RecordedWork::Through {
+                device: self.small()?,
+                is_descriptor: self.flag()?,
+                rect: self.rects()?.pop(),
+            },
+            6 => self.fill()?,
+            7 => {
+                let (device, combine, element) = (self.small()?, self.from.byte()?, self.from.byte()?);
+                RecordedWork::Reduce { device, combine, element, rect: self.rect()? }
+            }
+            8 => RecordedWork::Function,
+            other => return Err(Malformed(format!("there is no work of kind {other}"))),
+        })
+    }
+
+    fn fill(&mut self) -> Result<RecordedWork, Malformed> {
+        let (device, len) = (self.from.optional()?, self.from.number()?);
+        let mut pattern = [0; 4];
+        for byte in &mut pattern {
+            *byte = self.from.byte()?;
+        }
+        let dst = self.location(self.before.dst)?;
+        self.before.dst = behind(dst, len);
+        Ok(RecordedWork::Fill { device, dst, len, pattern })
+    }
+
+    fn awaits(&mut self) -> Result<Vec<Awaited>, Malformed> {
+        (0..self.from.count()?).map(|_| self.awaited()).collect()
+    }
+
+    fn awaited(&mut self) -> Result<Awaited, Malformed> {
+        Ok(match self.from.byte()? {
+            0 => Awaited::Outside,
+            1 => Awaited::Point(self.point()?),
+            2 => Awaited::Later(self.from.number()?),
+            other => return Err(Malformed(format!("there is no wait of kind {other}"))),
+        })
+    }
+
+    fn task(&mut self) -> Result<TaskId, Malformed> {
+        Ok(TaskId { graph: self.small()?, task: self.small()? })
+    }
+
+    fn end(&mut self) -> Result<End, Malformed> {
+        self.one_of(&[End::Source, End::Destination])
+    }
+
+    fn record(&mut self) -> Result<Record, Malformed> {
+        Ok(match self.from.byte()? {
+            1 => Record::Process(RecordedProcess {
+                backend: self.from.text()?,
+                command: self.from.text()?,
+                devices: self.small()?,
+                epoch: self.from.number()?,
+                has_ended: false,
+            }),
+            2 => Record::Ended(self.small()?),
+            3 => Record::Thread(self.small()?),
+            4 => Record::ThreadName { thread: self.small()?, name: self.from.text()? },
+            5 => Record::Site(RecordedSite { function: self.from.text()?, caller: self.from.text()? }),
+            6 => Record::Stream(self.head()?, self.stream()?),
+            7 => Record::StreamGone(self.head()?, self.small()?),
+            8 => Record::Memory(self.head()?, self.memory()?),
+            9 => Record::Freed(self.head()?, self.small()?),
+            tag @ (10 | 11) => self.submitted(tag == 11)?,
+            12 => Record::MorePieces { point: self.point()?, rects: self.rects()? },
+            13 => Record::Refused { head: self.head()?, stream: self.small()?, work: self.work()? },
+            14 => Record::Passed(self.passed()?),
+            15 => Record::Resolved { point: self.point()?, rect: self.rect()? },
+            16 => self.bound()?,
+            tag => self.later_record(tag)?,
+        })
+    }
+
+    fn later_record(&mut self, tag: u8) -> Result<Record, Malformed> {
+        Ok(match tag {
+            17 => {
+                let (head, point) = (self.head()?, self.point()?);
+                Record::Joined { head, point, how: self.one_of(&[Join::Wait, Join::Query, Join::Function])? }
+            }
+            18 => Record::CaptureBegun { head: self.head()?, stream: self.from.optional()? },
+            19 => Record::Captured {
+                head: self.head()?,
+                task: self.task()?,
+                branch: self.small()?,
+                work: self.work()?,
+            },
+            20 => Record::CaptureEnded { head: self.head()?, graph: self.small()?, is_graph: self.flag()? },
+            21 => Record::Launched { head: self.head()?, graph: self.small()?, point: self.point()? },
+            22 => {
+                let (head, blocked) = (self.head()?, self.from.number()?);
+                Record::Call { head, blocked, code: self.from.signed()? as i32 }
+            }
+            23 => Record::Contents { point: self.point()?, end: self.end()?, hash: self.hash()? },
+            24 => Record::Bytes {
+                point: self.point()?,
+                end: self.end()?,
+                offset: self.from.number()?,
+                bytes: self.from.string()?.to_vec(),
+            },
+            25 => Record::Lost(self.from.number()?),
+            other => return Err(Malformed(format!("there is no record of kind {other}"))),
+        })
+    }
+
+    fn stream(&mut self) -> Result<RecordedStream, Malformed> {
+        let (process, device) = (self.small()?, self.small()?);
+        let purposes =
+            [StreamPurpose::User, StreamPurpose::Default, StreamPurpose::Synchronous, StreamPurpose::Graph];
+        Ok(RecordedStream { process, device, purpose: self.one_of(&purposes)? })
+    }
+
+    fn memory(&mut self) -> Result<Allocation, Malformed> {
+        let (process, len, device) = (self.small()?, self.from.number()?, self.from.optional()?);
+        let origin = match self.from.optional()? {
+            None => None,
+            Some(0) => Some(Origin::Allocated),
+            Some(1) => Some(Origin::Registered),
+            Some(2) => Some(Origin::Mapped),
+            Some(3) => Some(Origin::Imported),
+            Some(other) => return Err(Malformed(format!("there is no memory of kind {other}"))),
+        };
+        Ok(Allocation { process, len, device, origin })
+    }
+
+    fn submitted(&mut self, is_task: bool) -> Result<Record, Malformed> {
+        let (head, point) = (self.head()?, self.point()?);
+        let (awaits, work) = (self.awaits()?, self.work()?);
+        let task = if is_task { Some(self.task()?) } else { None };
+        Ok(Record::Submitted { head, point, awaits, work, task })
+    }
+
+    fn passed(&mut self) -> Result<Passed, Malformed> {
+        let (point, end) = (self.point()?, self.time()?);
+        let begin = self.begin(end)?;
+        let outcome = self.one_of(&[Outcome::Done, Outcome::Failed, Outcome::Dropped])?;
+        Ok(Passed { point, begin, end, outcome, together: self.small()?, engine: self.from.byte()? })
+    }
+
+    fn bound(&mut self) -> Result<Record, Malformed> {
+        let (process, promise) = (self.small()?, self.from.number()?);
+        let point = if self.flag()? { Some(self.point()?) } else { None };
+        Ok(Record::Bound { process, promise, point })
+    }
+
+    fn hash(&mut self) -> Result<u64, Malformed> {
+        let mut bytes = [0; 8];
+        for byte in &mut bytes {
+            *byte = self.from.byte()?;
+        }
+        Ok(u64::from_le_bytes(bytes))
+    }
+}
