@@ -18,6 +18,7 @@ pub mod fact;
 pub mod page_style;
 pub mod recording;
 pub mod site;
+pub mod stat;
 pub mod symbols;
 #[doc(hidden)]
 pub mod testing;
