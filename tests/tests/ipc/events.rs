@@ -305,6 +305,32 @@ fn the_status_of_a_dead_process_needs_no_wait() {
     assert_eq!(opener.ok(&format!("event-status {opened}")), COMPLETE);
 }
 
+// proves: Y15 Y16
+#[test]
+fn a_process_whose_first_thread_has_left_still_has_its_records() {
+    let (mut maker, mut opener, mut third) = (Other::on(0), Other::on(0), Other::on(0));
+    let (event, opened) = shared(&mut maker, &mut opener);
+    let (records, waits) = (blocked_stream(&mut maker), opener.ok("stream"));
+    maker.ok(&format!("record {event} {records}"));
+    maker.ok("first-thread-leaves");
+    assert_eq!(opener.ok(&format!("event-status {opened}")), NOT_READY);
+    opener.ok(&format!("wait {opened} {waits}"));
+    stands(&mut opener, &waits);
+    opener.refused(&format!("synchronize-event {opened} 100"), EVENT_SYNC_TIMEOUT, "is not complete after");
+    // It can be asked for its event as before.
+    let handle = maker.ok(&format!("event-handle {event}"));
+    let far = third.ok(&format!("open {handle}"));
+    assert_eq!(third.ok(&format!("event-status {far}")), NOT_READY);
+    maker.ok(&format!("unblock {records}"));
+    opener.ok(&format!("synchronize {waits}"));
+    // And its end is noticed.
+    let records = blocked_stream(&mut maker);
+    maker.ok(&format!("record {event} {records}"));
+    assert_eq!(opener.ok(&format!("event-status {opened}")), NOT_READY);
+    maker.kill();
+    assert_eq!(opener.ok(&format!("event-status {opened}")), COMPLETE);
+}
+
 #[test]
 fn a_process_that_is_stopped_is_waited_for_and_keeps_nobody_from_asking() {
     let (mut maker, mut opener) = (Other::on(0), Other::on(0));

@@ -122,6 +122,11 @@ impl Drop for Other {
 #[test]
 #[ignore = "run by the other tests"]
 fn process() {
+    // Not in the first thread, which may be told to leave.
+    std::thread::spawn(serve).join().expect("no panic");
+}
+
+fn serve() {
     for line in stdin().lines() {
         let line = line.expect("text");
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -188,6 +193,10 @@ fn perform(words: &[&str]) -> (i32, String) {
         "listeners" => (0, listeners().len().to_string()),
         "close-descriptors" => (0, close_descriptors().to_string()),
         "fork" => (0, fork().to_string()),
+        "first-thread-leaves" => {
+            first_thread_leaves();
+            plain(0)
+        }
         other => super::events::perform(other, &number, words.get(1).unwrap_or(&"")),
     }
 }
@@ -235,6 +244,23 @@ fn listeners() -> Vec<i32> {
         listens == 1
     };
     (3..1024).filter(listens).collect()
+}
+
+/// Ends the first thread of this process, as a program does whose main function calls pthread_exit.
+fn first_thread_leaves() {
+    extern "C" fn leave(_: i32) {
+        // SAFETY: ends the calling thread and nothing else; it has nothing that others wait for.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
+    // SAFETY: the handler makes one system call; the thread whose number is the process's is the first one.
+    unsafe {
+        libc::signal(libc::SIGUSR1, leave as *const () as usize);
+        let process = libc::getpid();
+        assert_ne!(libc::gettid(), process, "that is this thread");
+        assert_eq!(libc::syscall(libc::SYS_tgkill, process, process, libc::SIGUSR1), 0);
+    }
+    let has_left = || std::fs::read_to_string("/proc/self/stat").is_ok_and(|stat| stat.contains(") Z "));
+    eventually("the first thread has left", has_left);
 }
 
 /// Makes a child that only waits for its end, with all that a child inherits.

@@ -24,8 +24,7 @@ impl ProcessIdentity {
     /// This process.
     pub(super) fn own() -> io::Result<ProcessIdentity> {
         let pid = u64::from(std::process::id());
-        let (_, start) = stat(pid)?;
-        Ok(ProcessIdentity { namespace: own_namespace()?, pid, start })
+        Ok(ProcessIdentity { namespace: own_namespace()?, pid, start: stat(pid)?.start })
     }
 
     /// As it is stored.
@@ -49,8 +48,7 @@ impl ProcessIdentity {
             return false;
         }
         match stat(self.pid) {
-            // A zombie has ended, and is waited for by its parent only.
-            Ok((state, start)) => start != self.start || matches!(state, 'Z' | 'X'),
+            Ok(stat) => stat.start != self.start || stat.has_ended(),
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         }
     }
@@ -60,18 +58,37 @@ fn own_namespace() -> io::Result<u64> {
     Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
-/// The state of a process and when it started.
-fn stat(pid: u64) -> io::Result<(char, u64)> {
+/// What /proc tells of a process.
+#[derive(Debug, PartialEq, Eq)]
+struct ProcessStat {
+    /// The state of its first thread.
+    state: char,
+    /// How many threads it has; the first one counts until the process has ended.
+    threads: u64,
+    /// When it started.
+    start: u64,
+}
+
+impl ProcessStat {
+    /// Whether nothing of the process runs. A zombie has ended and is waited for by its parent only, unless
+    /// it is the first thread of a process that goes on in others: that one is a zombie until all have ended.
+    fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X') && self.threads <= 1
+    }
+}
+
+fn stat(pid: u64) -> io::Result<ProcessStat> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     parse(&text).ok_or_else(|| io::Error::other("/proc has no such line"))
 }
 
-/// The third and the twenty-second field; the second is a name in parentheses, with anything in it.
-fn parse(text: &str) -> Option<(char, u64)> {
+/// The fields 3, 20 and 22; the second is a name in parentheses, with anything in it.
+fn parse(text: &str) -> Option<ProcessStat> {
     let (_, fields) = text.rsplit_once(')')?;
     let mut fields = fields.split_whitespace();
     let state = fields.next()?.chars().next()?;
-    Some((state, fields.nth(18)?.parse().ok()?))
+    let (threads, start) = (fields.nth(16)?.parse().ok()?, fields.nth(1)?.parse().ok()?);
+    Some(ProcessStat { state, threads, start })
 }
 
 #[cfg(test)]
@@ -92,22 +109,30 @@ mod tests {
     fn a_zombie_has_ended() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
         let pid = u64::from(child.id());
-        let (_, start) = stat(pid).expect("it runs");
+        let start = stat(pid).expect("it runs").start;
         let child_is = ProcessIdentity { pid, start, ..ProcessIdentity::own().expect("/proc") };
         assert!(!child_is.has_ended());
         drop(child.stdin.take());
         while !child_is.has_ended() {
             std::thread::yield_now();
         }
-        assert_eq!(stat(pid).map(|(state, _)| state).ok(), Some('Z'), "nobody has waited for it");
+        assert_eq!(stat(pid).map(|stat| stat.state).ok(), Some('Z'), "nobody has waited for it");
         child.wait().expect("it has ended");
         assert!(child_is.has_ended());
     }
 
     #[test]
+    fn a_process_whose_first_thread_has_left_has_not_ended() {
+        for (state, threads, want) in [('S', 1, false), ('Z', 2, false), ('Z', 1, true), ('X', 0, true)] {
+            assert_eq!(ProcessStat { state, threads, start: 1 }.has_ended(), want, "{state} {threads}");
+        }
+    }
+
+    #[test]
     fn names_of_programs_may_be_anything() {
         let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 987 0";
-        assert_eq!(parse(&format!("42 (a) b) {rest}")), Some(('S', 987)));
+        let want = ProcessStat { state: 'S', threads: 17, start: 987 };
+        assert_eq!(parse(&format!("42 (a) b) {rest}")), Some(want));
         assert_eq!(parse("42 (short) S 1"), None);
     }
 }
