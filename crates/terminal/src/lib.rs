@@ -128,6 +128,21 @@ pub fn bytes(count: usize) -> String {
     if unit == 0 { format!("{count} B") } else { format!("{} {}", figures(value), UNITS[unit]) }
 }
 
+/// A time with a unit and three figures: `850 ns`, `1.20 ms`.
+pub fn time(nanos: u64) -> String {
+    const UNITS: [&str; 3] = ["us", "ms", "s"];
+    if nanos < 1000 {
+        return format!("{nanos} ns");
+    }
+    let mut value = nanos as f64 / 1e3;
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    format!("{} {}", figures(value), UNITS[unit])
+}
+
 /// Three figures at most, and at most two after the point: `0.18`, `9.81`, `64.0`, `512`.
 pub fn figures(value: f64) -> String {
     let decimals = [(100.0, 0), (10.0, 1)].iter().find(|(least, _)| value >= *least);
@@ -136,7 +151,7 @@ pub fn figures(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, figures};
+    use super::{bytes, figures, time};
 
     #[test]
     fn bytes_keep_three_figures() {
@@ -150,6 +165,20 @@ mod tests {
             (usize::MAX, "16777216 TiB"),
         ] {
             assert_eq!(bytes(count), want);
+        }
+    }
+
+    #[test]
+    fn times_keep_three_figures() {
+        for (nanos, want) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1000, "1.00 us"),
+            (1_234_567, "1.23 ms"),
+            (60_000_000_000, "60.0 s"),
+            (7_200_000_000_000, "7200 s"),
+        ] {
+            assert_eq!(time(nanos), want);
         }
     }
 

@@ -3,6 +3,7 @@
 mod advising;
 mod asserting;
 mod counting;
+mod documenting;
 
 use super::*;
 use crate::fact::{Awaited, Line, Route, Rows, Started, TaskId};

@@ -52,6 +52,16 @@ pub enum AdviceRule {
 }
 
 impl AdviceRule {
+    /// All of them.
+    pub const ALL: [AdviceRule; 6] = [
+        AdviceRule::PageableAsync,
+        AdviceRule::Batch,
+        AdviceRule::SentTwice,
+        AdviceRule::RoundTrip,
+        AdviceRule::Pitch,
+        AdviceRule::SyncAfterEach,
+    ];
+
     /// As programs know it.
     pub fn id(self) -> &'static str {
         const IDS: [&str; 6] =
