@@ -13,7 +13,7 @@ mod object_file;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::fact::{Fact, FactReader, FactSource, Line, LoadedFile};
 
@@ -28,13 +28,14 @@ const KEPT_ANSWERS: usize = 1 << 16;
 #[derive(Default)]
 pub struct Symbols {
     processes: HashMap<u32, ProcessNames>,
-    files: HashMap<String, Option<Rc<ObjectFile>>>,
-    answers: HashMap<(u32, u64), Rc<CodePlace>>,
+    files: HashMap<String, Option<ObjectFile>>,
+    answers: HashMap<(u32, u64), Arc<CodePlace>>,
 }
 
 /// What one process said about its addresses.
 #[derive(Default)]
 struct ProcessNames {
+    has_started: bool,
     /// The names of functions, from index 1 on.
     functions: Vec<String>,
     /// Mapped files by their first address; none overlaps another.
@@ -95,8 +96,12 @@ impl FactReader for Symbols {
         }
         let process = self.processes.entry(source.process).or_default();
         match fact {
-            // The number of a process that is gone may be that of a new one.
-            Fact::Started(_) => *process = ProcessNames::default(),
+            // The number of a process that is gone may be that of a new one. Names that come before the first
+            // such fact belong to the same process.
+            Fact::Started(_) if process.has_started => {
+                *process = ProcessNames { has_started: true, ..ProcessNames::default() };
+            }
+            Fact::Started(_) => process.has_started = true,
             Fact::Functions(names) => process.functions = names.lines().map(str::to_owned).collect(),
             Fact::Module(module) => process.map(module),
             Fact::Line(line) if process.lines.len() < KEPT_PER_PROCESS => {
@@ -124,11 +129,11 @@ impl Symbols {
     }
 
     /// The place of the call that returns to `address`: a return address, or a [`Line::ADDRESS`].
-    pub fn place(&mut self, process: u32, address: u64) -> Rc<CodePlace> {
+    pub fn place(&mut self, process: u32, address: u64) -> Arc<CodePlace> {
         if let Some(known) = self.answers.get(&(process, address)) {
             return known.clone();
         }
-        let place = Rc::new(self.find(process, address));
+        let place = Arc::new(self.find(process, address));
         if self.answers.len() >= KEPT_ANSWERS {
             self.answers.clear();
         }
@@ -148,7 +153,7 @@ impl Symbols {
         let Some(module) = names.module(call) else { return unknown };
         let offset = module.offset.wrapping_add(call - module.base);
         let path = module.path.clone();
-        let object = self.files.entry(path).or_insert_with_key(|path| ObjectFile::open(path).map(Rc::new));
+        let object = self.files.entry(path).or_insert_with_key(|path| ObjectFile::open(path));
         let mut place = object.as_ref().map(|object| object.find(offset)).unwrap_or_default();
         place.module = module.path.clone();
         place.offset = offset.wrapping_add(1);

@@ -28,7 +28,7 @@ mod traffic;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::fact::{Call, CallSite, Fact, FactReader, FactSource, Join, Joined, Nanos, Outcome, Passed};
 use crate::fact::{Piece, Point, StreamMade, StreamPurpose, SubmittedOp, Work};
@@ -57,6 +57,8 @@ const OPS_IN_FLIGHT: usize = if cfg!(test) { 1 << 13 } else { 1 << 18 };
 const EARLY_OPS: usize = if cfg!(test) { 1 << 12 } else { 1 << 16 };
 /// Processes that are told apart when they are counted.
 const PROCESSES: usize = 1 << 16;
+/// Streams that are told apart when they are counted.
+const STREAMS: usize = 1 << 18;
 
 /// Adds up what the copies of a program did.
 pub struct Statistics {
@@ -70,6 +72,8 @@ pub struct Statistics {
     advisor: Option<Advisor>,
     run: RunFigures,
     processes: HashSet<u32>,
+    /// Whether each stream is one of the program's. It may be told twice: the engine knows less of it.
+    streams: HashMap<(u32, u32), bool>,
 }
 
 /// An op that has been submitted and was not seen to pass.
@@ -78,6 +82,8 @@ struct OpenOp {
     class: Option<TrafficClass>,
     bytes: u64,
     submitted: Nanos,
+    /// When it began, if that was told before it passed; 0 if not.
+    begun: Nanos,
 }
 
 impl Default for Statistics {
@@ -99,13 +105,14 @@ impl FactReader for Statistics {
                     self.run.processes += 1;
                 }
             }
-            Fact::StreamMade(StreamMade {
-                purpose: StreamPurpose::User | StreamPurpose::Default, ..
-            }) => {
-                self.run.streams += 1;
-            }
+            Fact::StreamMade(made) => self.stream_made(source.process, made),
             Fact::Submitted(op) => self.submitted(source, op),
             Fact::Resolved { point, piece, .. } => self.resolved(source, *point, piece),
+            Fact::Begun { time, point } => {
+                if let Some(op) = self.open.get_mut(&(source.process, *point)) {
+                    op.begun = *time;
+                }
+            }
             Fact::Passed(passed) => self.passed(source, passed),
             Fact::Joined(joined) => self.joined(source, joined),
             Fact::Call(call) => self.called(source, call),
@@ -135,6 +142,7 @@ impl Statistics {
             advisor: None,
             run: RunFigures { begin: Nanos::MAX, ..RunFigures::default() },
             processes: HashSet::new(),
+            streams: HashMap::new(),
         }
     }
 
@@ -160,11 +168,19 @@ impl Statistics {
         self.sites.counts(index).count(counter, more);
     }
 
+    fn stream_made(&mut self, process: u32, made: &StreamMade) {
+        let is_programs = matches!(made.purpose, StreamPurpose::User | StreamPurpose::Default);
+        if self.streams.len() < STREAMS {
+            let before = self.streams.insert((process, made.stream), is_programs) == Some(true);
+            self.run.streams = self.run.streams + u64::from(is_programs) - u64::from(before);
+        }
+    }
+
     fn submitted(&mut self, source: FactSource, op: &SubmittedOp) {
         let site = self.sites.index(source.process, &op.site);
         let bytes = op.work.bytes();
         let class = TrafficClass::of(&op.work, bytes);
-        let (call, time) = self.calls.at(source, &op.site, op.time);
+        let (call, time) = self.calls.at(source, site, &op.site, op.time);
         if let (Some(class), CallRole::Other) = (class, call.role) {
             call.role = CallRole::Traffic(class);
         }
@@ -179,7 +195,7 @@ impl Statistics {
             advisor.submitted(source, site, op, time);
         }
         let key = (source.process, op.point);
-        self.open.insert(key, OpenOp { site, class, bytes, submitted: op.time });
+        self.open.insert(key, OpenOp { site, class, bytes, submitted: op.time, begun: 0 });
         if let Some(passed) = self.early.remove(&key) {
             self.passed(source, &passed);
         }
@@ -203,7 +219,9 @@ impl Statistics {
             self.early.insert(key, *passed);
             return;
         };
-        let time = passed.end.saturating_sub(passed.begin) / u64::from(passed.together.max(1));
+        // Of an op whose beginning was not told, no time is known.
+        let begin = [passed.begin, op.begun, passed.end].into_iter().find(|begin| *begin != 0).unwrap_or(0);
+        let time = passed.end.saturating_sub(begin) / u64::from(passed.together.max(1));
         let is_done = passed.outcome == Outcome::Done;
         let counts = self.sites.counts(op.site);
         counts.take_back(Counter::Unfinished, 1);
@@ -218,7 +236,7 @@ impl Statistics {
             let done_bytes = if is_done { op.bytes } else { 0 };
             let time = if is_done { time } else { 0 };
             counts.add_traffic(class, &TrafficCounts { done_bytes, time, ..TrafficCounts::default() });
-            let from = self.queues.moved(stream, passed.begin, passed.end);
+            let from = self.queues.moved(stream, begin, passed.end);
             self.timeline.add(from, passed.end);
         }
         if let Some(advisor) = &mut self.advisor {
@@ -260,7 +278,7 @@ impl Statistics {
         blocked: Option<u64>,
     ) {
         let index = self.sites.index(source.process, site);
-        let (call, time) = self.calls.at(source, site, now);
+        let (call, time) = self.calls.at(source, index, site, now);
         let is_new = is_sync && call.role == CallRole::Other;
         if is_new {
             call.role = CallRole::Sync;

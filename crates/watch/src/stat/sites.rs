@@ -1,7 +1,7 @@
 //! The calls of the program that did something, by the place they were made from; their number is bounded.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::fact::CallSite;
 use crate::symbols::{CodePlace, Symbols};
@@ -46,9 +46,9 @@ pub struct CallName {
     /// The function that was called; `None` if it is not known, or if these are several calls.
     pub function: Option<String>,
     /// Where it was called; `None` if that is not known.
-    pub place: Option<Rc<CodePlace>>,
+    pub place: Option<Arc<CodePlace>>,
     /// The calls above it, the innermost first; none if stacks were not asked for.
-    pub frames: Vec<Rc<CodePlace>>,
+    pub frames: Vec<Arc<CodePlace>>,
     /// Whether it stands for all calls that are too many to be told apart.
     pub is_others: bool,
 }

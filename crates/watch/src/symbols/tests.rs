@@ -146,6 +146,9 @@ fn lines_stacks_and_functions_are_those_of_their_process() {
     assert_eq!(symbols.place(PROCESS, Line::ADDRESS | 3).to_string(), "train.py:12 in load");
     assert_eq!(symbols.stack(PROCESS, 1), [5, 6]);
     assert!(symbols.stack(PROCESS, 2).is_empty() && symbols.stack(PROCESS + 1, 1).is_empty());
+    // Names may come before the process is known to have started.
+    take(&mut symbols, Fact::Started(Started::default()));
+    assert_eq!(symbols.function(PROCESS, 2), Some("aclrtMemcpyAsync"));
     // A new process with the number of an old one.
     take(&mut symbols, Fact::Started(Started::default()));
     assert_eq!(symbols.function(PROCESS, 2), None);

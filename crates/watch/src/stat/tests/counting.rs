@@ -288,3 +288,30 @@ fn names_are_told_once() {
     assert_eq!(names.len(), all.len());
     assert!(!names.contains("h2d_within_device_bytes") && !names.contains("fill_pinned_bytes"));
 }
+
+#[test]
+fn an_op_whose_beginning_is_told_apart_or_not_at_all() {
+    let mut program = Program::start(Statistics::new());
+    let site = program.site(ASYNC, 1);
+    let first = program.submit(site, 0, linear(PINNED_H2D, 0, 0, 100));
+    program.take(Fact::Begun { time: 5000, point: first });
+    program.pass(first, 0, 5100);
+    let second = program.submit(site, 0, linear(PINNED_H2D, 0, 0, 100));
+    program.pass(second, 0, 9000);
+    expect(&program.report(), &[("time", 100.0), ("busy", 100.0), ("unfinished", 0.0)]);
+}
+
+#[test]
+fn a_stream_that_is_told_twice_is_counted_once() {
+    let mut program = Program::start(Statistics::new());
+    for (stream, purpose) in [
+        (0, StreamPurpose::User),
+        (0, StreamPurpose::Default),
+        (1, StreamPurpose::User),
+        (1, StreamPurpose::Synchronous),
+        (2, StreamPurpose::User),
+    ] {
+        program.take(Fact::StreamMade(StreamMade { stream, purpose, ..StreamMade::default() }));
+    }
+    expect(&program.report(), &[("streams", 2.0)]);
+}
