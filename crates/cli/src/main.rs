@@ -16,6 +16,7 @@ mod prefix;
 mod run;
 mod smi;
 mod tour;
+mod watched;
 
 use std::process::ExitCode;
 
