@@ -30,7 +30,8 @@ use std::{
 #[inline(always)]
 pub fn call(function: &ApiFunction, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
     // Here, where it is inlined into the C function: whose return address that is.
-    let watch = if site::is_on() { Some(watched::enter(function, caller::Here::note())) } else { None };
+    let watch =
+        if site::is_on() { Some(watched::enter(function, caller::CodePosition::note())) } else { None };
     finish(function, watch, body)
 }
 
@@ -53,7 +54,8 @@ pub fn call_fast(
     fast: impl FnOnce(&Here) -> bool,
     body: impl FnOnce(&Here) -> Result<()>,
 ) -> i32 {
-    let watch = if site::is_on() { Some(watched::enter(function, caller::Here::note())) } else { None };
+    let watch =
+        if site::is_on() { Some(watched::enter(function, caller::CodePosition::note())) } else { None };
     let quick = || if_here(|here| function.allowed().is_ok() && fast(here));
     if !is_forked() && matches!(catch_unwind(AssertUnwindSafe(quick)), Ok(true)) {
         cancel::end_if_cancelled();

@@ -42,14 +42,14 @@ macro_rules! table {
     ($($name:ident: $on:ident;)*) => {
         /// The functions in the order of the table.
         #[allow(non_camel_case_types)]
-        enum Place { $($name),* }
+        enum FunctionIndex { $($name),* }
         $(
             #[allow(non_upper_case_globals, missing_docs)]
             pub const $name: ApiFunction =
-                ApiFunction { name: stringify!($name), index: Place::$name as u16, on: $on };
+                ApiFunction { name: stringify!($name), index: FunctionIndex::$name as u16, on: $on };
         )*
         /// How many there are.
-        pub const COUNT: usize = [$(Place::$name as u16),*].len();
+        pub const COUNT: usize = [$(FunctionIndex::$name as u16),*].len();
         /// All of them.
         pub static ALL: &[ApiFunction] = &[$($name),*];
     };

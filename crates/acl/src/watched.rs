@@ -1,15 +1,15 @@
 //! Calls of a program that is watched, as facts: which function, from where, since when, what came of it.
 //!
-//! A process is watched if the environment says so (`ferry::watching`). Then every call notes its function and
-//! its return address when it begins, so that the facts that the engine writes meanwhile name it, and has a
-//! fact of its own when it ends. Copies on the fast path have none: the fact of their op says all.
+//! A process is watched if the environment says so (`ferry::watching`). Then every call notes its function
+//! and its return address when it begins, so that the facts that the engine writes meanwhile name it, and
+//! has a fact of its own when it ends. Copies on the fast path have none: the fact of their op says all.
 
 use crate::functions::{ALL, ApiFunction, COUNT};
 use ferry::watching;
 use ferry_core::Stream;
 use ferry_watch::{
     Fact,
-    caller::{Here, Slot},
+    caller::{CodePosition, Slot},
     clock::ticks,
     fact::{Call, CallSite, StreamMade, StreamPurpose},
     modules, site,
@@ -40,8 +40,8 @@ extern "C" fn at_exit() {
 
 /// A call begins.
 #[cold]
-pub(crate) fn enter(function: &ApiFunction, here: Here) -> CallSite {
-    let caller = SLOTS[usize::from(function.index)].return_address(here);
+pub(crate) fn enter(function: &ApiFunction, position: CodePosition) -> CallSite {
+    let caller = SLOTS[usize::from(function.index)].return_address(position);
     if let Some(writer) = watching::writer() {
         modules::tell(writer, caller);
     }

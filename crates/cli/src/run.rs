@@ -45,7 +45,7 @@ pub struct RunArgs {
 
 /// Starts the program and answers with its exit code.
 pub fn main(args: &RunArgs) -> ExitCode {
-    match start("run", &args.machine, &args.command, &[]) {
+    match start(&args.machine, &args.command, &[]).and_then(|program| program.wait("run")) {
         Ok(code) => ExitCode::from(code),
         Err((code, error)) => {
             tell(&format!("ferry run: {error}\n"));
@@ -54,14 +54,24 @@ pub fn main(args: &RunArgs) -> ExitCode {
     }
 }
 
-/// Runs a program for the command of this name with the library and these variables more, and says its exit
-/// code; if it could not be run, which code that is, and why.
+/// A code to exit with, and why.
+pub type StartFailure = (u8, Error);
+
+/// A program that was started. The calling thread has blocked the signals that are passed on to it.
+pub struct StartedProgram {
+    program: OsString,
+    child: Child,
+    signals: Signals,
+    /// Where it finds the library.
+    _names: Names,
+}
+
+/// Starts a program with the library and these variables more.
 pub fn start(
-    name: &str,
     machine: &Machine,
     program_and_arguments: &[OsString],
     more: &[(&str, OsString)],
-) -> std::result::Result<u8, (u8, Error)> {
+) -> std::result::Result<StartedProgram, StartFailure> {
     let library = library::find().map_err(|error| (125, error))?;
     let prefix = Prefix::around(&library);
     let names = Names::of(library).map_err(|error| (125, error))?;
@@ -89,17 +99,24 @@ pub fn start(
         let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
         (code, Error::Setup(format!("{}: {error}", Path::new(program).display())))
     })?;
-    let status = wait(child, &signals).map_err(|error| (125, Error::Setup(error.to_string())))?;
-    Ok(verdict(name, program, status))
+    Ok(StartedProgram { program: program.clone(), child, signals, _names: names })
 }
 
-/// Waits for the program, passing on the signals that arrive meanwhile.
-fn wait(mut child: Child, signals: &Signals) -> std::io::Result<ExitStatus> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
+impl StartedProgram {
+    /// Waits for the program, passing on the signals that arrive meanwhile, and says its exit code. In
+    /// messages it is the command of this name that waits.
+    pub fn wait(mut self, command: &str) -> std::result::Result<u8, StartFailure> {
+        let status = self.status().map_err(|error| (125, Error::Setup(error.to_string())))?;
+        Ok(verdict(command, &self.program, status))
+    }
+
+    fn status(&mut self) -> std::io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            self.signals.pass_next_to(self.child.id());
         }
-        signals.pass_next_to(child.id());
     }
 }
 

@@ -11,9 +11,7 @@ use std::{
     io,
     os::fd::{AsRawFd, FromRawFd},
     path::Path,
-    process,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
+    process, thread,
     time::{Duration, Instant},
 };
 
@@ -25,7 +23,10 @@ use ferry_watch::{
     collector::Collector,
 };
 
-use crate::{machine::Machine, run};
+use crate::{
+    machine::Machine,
+    run::{self, StartFailure},
+};
 
 /// Bytes of the file, unless something else is asked for.
 pub const BUFFER_BYTES: usize = 64 << 20;
@@ -35,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(3);
 const REVIEW: Duration = Duration::from_secs(1);
 
 /// What to watch, and how.
-pub struct Watch<'a> {
+pub struct WatchedRun<'a> {
     /// The command's own name, for messages.
     pub name: &'a str,
     /// The machine that the program is to find.
@@ -56,31 +57,29 @@ pub struct Watched {
     pub lost: u64,
 }
 
-impl Watch<'_> {
+impl WatchedRun<'_> {
     /// Runs the program to its end, and has the reader take its facts. If it could not be run: the code to
     /// exit with, and why.
-    pub fn run(&self, reader: &mut (impl FactReader + Send)) -> Result<Watched, (u8, Error)> {
+    pub fn run(&self, reader: &mut impl FactReader) -> Result<Watched, StartFailure> {
         let setup = |error: io::Error| (125, Error::Setup(format!("no buffers for facts: {error}")));
         let file = memory_file().map_err(setup)?;
         let buffers = Buffers::create(&file, self.buffer_bytes, self.wanted).map_err(setup)?;
         let path = format!("/proc/{}/fd/{}", process::id(), file.as_raw_fd());
         let mut collector = Collector::new(buffers);
-        let has_ended = AtomicBool::new(false);
+        let program = run::start(self.machine, self.command, &[(watching::VARIABLE, path.into())])?;
         let code = thread::scope(|scope| {
-            let reading = scope.spawn(|| read_until(&has_ended, &mut collector, reader));
-            let code =
-                run::start(self.name, self.machine, self.command, &[(watching::VARIABLE, path.into())]);
-            has_ended.store(true, Ordering::Release);
-            reading.join().expect("reading facts does not panic");
-            code
+            // It has the signals blocked that it passes on, as this thread has.
+            let waiting = scope.spawn(|| program.wait(self.name));
+            read_while(|| !waiting.is_finished(), &mut collector, reader);
+            waiting.join().expect("waiting does not panic")
         })?;
         Ok(Watched { code, lost: collector.lost() })
     }
 }
 
-fn read_until(has_ended: &AtomicBool, collector: &mut Collector, reader: &mut impl FactReader) {
+fn read_while(is_running: impl Fn() -> bool, collector: &mut Collector, reader: &mut impl FactReader) {
     let mut reviewed = Instant::now();
-    while !has_ended.load(Ordering::Acquire) {
+    while is_running() {
         collector.poll(reader);
         if reviewed.elapsed() > REVIEW {
             reviewed = Instant::now();

@@ -56,7 +56,7 @@ pub fn open_telling(options: &Options, usage: &Arc<Usage>) -> Result<Runtime> {
         }
     };
     let mut observers = options.observers.clone();
-    observers.extend(watching::observer(&options.backend.to_string(), backend.device_count()));
+    observers.extend(watching::observer(options.backend));
     Ok(Runtime::new(backend, observers))
 }
 

@@ -1,15 +1,17 @@
 //! Facts about what an engine does, written for a command that watches the process.
 //!
-//! `ferry trace`, `ferry stat` and `ferry record` start a program with `FERRY_WATCH` set to a file of theirs.
-//! An engine that is opened in such a process has an observer more ([`observer`]), which turns what the core
-//! tells into facts (`translate.rs`) and writes them. AscendCL's layer adds calls and names of its own through
-//! [`writer`]. Without the variable nothing of this exists.
+//! `ferry trace`, `ferry stat` and `ferry record` start a program with `FERRY_WATCH` set to a file of
+//! theirs. An engine that is opened in such a process has an observer more ([`observer`]), which turns
+//! what the core tells into facts (`translate.rs`) and writes them. AscendCL's layer adds calls and names
+//! of its own through [`writer`]. Without the variable nothing of this exists.
 //!
-//! Arrows: this folder knows the core's observers and the crate of facts, and no other part of this crate.
+//! Arrows: this folder knows the core's observers and the crate of facts, and of this crate its options
+//! alone.
 
 mod contents;
 mod translate;
 
+use crate::{BackendName, Options};
 use contents::ContentReader;
 use ferry_core::{
     Block, DeviceEngine, DeviceTime, Error, Fate, JoinKind, Observer, Point, Seen, Stream,
@@ -50,8 +52,23 @@ pub fn writer() -> Option<&'static FactWriter> {
 fn open() -> Option<FactWriter> {
     let file = OpenOptions::new().read(true).write(true).open(env::var_os(VARIABLE)?).ok()?;
     let writer = FactWriter::open(&file).ok()?;
+    writer.write(&Fact::Started(started()));
     site::switch_on();
     Some(writer)
+}
+
+/// What the environment asks for; a program may open another engine.
+fn started() -> Started {
+    let options = Options::from_env().unwrap_or_default();
+    Started {
+        time: ticks(),
+        epoch: epoch(),
+        // SAFETY: it only asks.
+        parent: unsafe { libc::getppid() } as u32,
+        devices: options.devices.unwrap_or_default() as u32,
+        backend: options.backend.to_string(),
+        command: env::args_os().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "),
+    }
 }
 
 /// What facts call a stream of the first engine of the process, which is AscendCL's.
@@ -60,23 +77,12 @@ pub fn stream_number(stream: &Stream) -> u32 {
 }
 
 /// What watches an engine of this process, if the process is watched.
-pub(crate) fn observer(backend: &str, devices: usize) -> Option<Arc<dyn Observer>> {
+pub(crate) fn observer(backend: BackendName) -> Option<Arc<dyn Observer>> {
     static ENGINES: AtomicU32 = AtomicU32::new(0);
     let writer = writer()?;
     let engine = ENGINES.fetch_add(1, Ordering::Relaxed);
-    if engine == 0 {
-        writer.write(&Fact::Started(Started {
-            time: ticks(),
-            epoch: epoch(),
-            // SAFETY: it only asks.
-            parent: unsafe { libc::getppid() } as u32,
-            devices: devices as u32,
-            backend: backend.into(),
-            command: env::args().collect::<Vec<_>>().join(" "),
-        }));
-    }
-    let contents = ContentReader::new(writer, backend == "host");
-    Some(Arc::new(Watcher {
+    let contents = ContentReader::new(writer, backend == BackendName::Host);
+    Some(Arc::new(EngineWatcher {
         writer,
         first_stream: engine * STREAMS_OF_AN_ENGINE,
         start: Sample::now(),
@@ -95,7 +101,7 @@ thread_local! {
 }
 
 /// Turns what an engine tells into facts.
-struct Watcher {
+struct EngineWatcher {
     writer: &'static FactWriter,
     first_stream: u32,
     start: Sample,
@@ -104,7 +110,7 @@ struct Watcher {
     devices: Mutex<Vec<u32>>,
 }
 
-impl Watcher {
+impl EngineWatcher {
     fn point(&self, point: Point) -> ferry_watch::fact::Point {
         ferry_watch::fact::Point { stream: self.stream(point.stream), ticket: point.ticket }
     }
@@ -131,7 +137,7 @@ impl Watcher {
     }
 }
 
-impl Observer for Watcher {
+impl Observer for EngineWatcher {
     fn known(&self, block: &Block) {
         let (time, site, block) = (ticks(), site::current(), translate::block(block));
         self.writer.write(&Fact::Known { time, site, block });
