@@ -13,11 +13,13 @@ use crate::{
     messages,
     rules::stream,
     state::{Here, if_here, with_here},
+    watched,
 };
 use ferry::engine::{
     fork,
     threads::cancel::{self, Cancelling},
 };
+use ferry_watch::{caller, fact::CallSite, site};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::{AtomicBool, Ordering},
@@ -25,10 +27,21 @@ use std::{
 
 /// Runs the body of a C function with the state of this thread: no panic leaves it, and a failure becomes a
 /// code and a message of this thread.
-#[inline]
+#[inline(always)]
 pub fn call(function: &ApiFunction, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
+    // Here, where it is inlined into the C function: whose return address that is.
+    let watch =
+        if site::is_on() { Some(watched::enter(function, caller::CodePosition::note())) } else { None };
+    finish(function, watch, body)
+}
+
+#[inline]
+fn finish(function: &ApiFunction, watch: Option<CallSite>, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
     let cancelling = Cancelling::off();
     let code = guarded(function, body);
+    if let Some(site) = watch {
+        watched::leave(site, code);
+    }
     cancelling.back();
     code
 }
@@ -41,12 +54,14 @@ pub fn call_fast(
     fast: impl FnOnce(&Here) -> bool,
     body: impl FnOnce(&Here) -> Result<()>,
 ) -> i32 {
+    let watch =
+        if site::is_on() { Some(watched::enter(function, caller::CodePosition::note())) } else { None };
     let quick = || if_here(|here| function.allowed().is_ok() && fast(here));
     if !is_forked() && matches!(catch_unwind(AssertUnwindSafe(quick)), Ok(true)) {
         cancel::end_if_cancelled();
         return c::ACL_SUCCESS;
     }
-    call(function, body)
+    finish(function, watch, body)
 }
 
 #[inline]

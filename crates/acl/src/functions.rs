@@ -7,6 +7,8 @@ use ferry::products::{A2, A3, B200I, B950, Form, PRODUCTS, Product, TRN};
 pub struct ApiFunction {
     /// The C name.
     pub name: &'static str,
+    /// Its place in [`ALL`].
+    pub index: u16,
     on: Where,
 }
 
@@ -38,10 +40,16 @@ const NOT_ON_BOARDS: Where = Where { forms: EVERY_FORM & !(Form::Rc as u8), ..EV
 
 macro_rules! table {
     ($($name:ident: $on:ident;)*) => {
+        /// The functions in the order of the table.
+        #[allow(non_camel_case_types)]
+        enum FunctionIndex { $($name),* }
         $(
             #[allow(non_upper_case_globals, missing_docs)]
-            pub const $name: ApiFunction = ApiFunction { name: stringify!($name), on: $on };
+            pub const $name: ApiFunction =
+                ApiFunction { name: stringify!($name), index: FunctionIndex::$name as u16, on: $on };
         )*
+        /// How many there are.
+        pub const COUNT: usize = [$(FunctionIndex::$name as u16),*].len();
         /// All of them.
         pub static ALL: &[ApiFunction] = &[$($name),*];
     };

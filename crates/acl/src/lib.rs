@@ -38,5 +38,6 @@ pub mod settings;
 pub mod state;
 pub mod version;
 mod waits;
+mod watched;
 
 pub use error::{Error, Result};

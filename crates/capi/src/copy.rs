@@ -225,6 +225,7 @@ struct Arrays {
 impl Arrays {
     /// # Safety
     /// As the C functions.
+    #[inline(always)]
     unsafe fn copy_and_tell(&self, function: &ApiFunction, failIndex: *mut usize, on: On) -> aclError {
         enter(function, |here| {
             let out = Out::new("failIndex", failIndex)?;

@@ -66,6 +66,7 @@ pub extern "C" fn aclrtGetLastError(level: i32) -> aclError {
 }
 
 /// What `ask` finds, or the code of its refusal.
+#[inline(always)]
 fn or_refusal(function: &ApiFunction, ask: impl FnOnce(&Here) -> Result<aclError>) -> aclError {
     let mut found = 0;
     let refused = enter(function, |here| {

@@ -16,6 +16,8 @@ mod prefix;
 mod run;
 mod smi;
 mod tour;
+mod trace;
+mod watched;
 
 use std::process::ExitCode;
 
@@ -56,6 +58,8 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Run a program with our library in front of any other libascendcl.so
     Run(run::RunArgs),
+    /// Run a program and show what its copies did: a page, and a file for other viewers
+    Trace(trace::TraceArgs),
     /// A second process of the tour, which starts it
     #[command(hide = true)]
     Role(tour::RoleArgs),
@@ -109,6 +113,7 @@ fn run_command(command: Command) -> ferry_abi::Result<ExitCode> {
         Command::Doctor(args) => doctor::main(&args),
         Command::Explain(args) => explain::main(&args),
         Command::Run(args) => Ok(run::main(&args)),
+        Command::Trace(args) => Ok(trace::main(&args)),
         Command::Role(args) => tour::role(&args),
         Command::Pages(args) => pages::main(&args),
     }

@@ -45,7 +45,7 @@ pub struct RunArgs {
 
 /// Starts the program and answers with its exit code.
 pub fn main(args: &RunArgs) -> ExitCode {
-    match start(args) {
+    match start(&args.machine, &args.command, &[]).and_then(|program| program.wait("run")) {
         Ok(code) => ExitCode::from(code),
         Err((code, error)) => {
             tell(&format!("ferry run: {error}\n"));
@@ -54,12 +54,29 @@ pub fn main(args: &RunArgs) -> ExitCode {
     }
 }
 
-fn start(args: &RunArgs) -> std::result::Result<u8, (u8, Error)> {
+/// A code to exit with, and why.
+pub type StartFailure = (u8, Error);
+
+/// A program that was started. The calling thread has blocked the signals that are passed on to it.
+pub struct StartedProgram {
+    program: OsString,
+    child: Child,
+    signals: Signals,
+    /// Where it finds the library.
+    _names: Names,
+}
+
+/// Starts a program with the library and these variables more.
+pub fn start(
+    machine: &Machine,
+    program_and_arguments: &[OsString],
+    more: &[(&str, OsString)],
+) -> std::result::Result<StartedProgram, StartFailure> {
     let library = library::find().map_err(|error| (125, error))?;
     let prefix = Prefix::around(&library);
     let names = Names::of(library).map_err(|error| (125, error))?;
     let signals = Signals::block();
-    let program = &args.command[0];
+    let program = &program_and_arguments[0];
     let mut command = Command::new(program);
     for left_out in prefix.iter().map(Prefix::left_out).filter(|names| !names.is_empty()) {
         let names = left_out.join(", ");
@@ -73,8 +90,8 @@ fn start(args: &RunArgs) -> std::result::Result<u8, (u8, Error)> {
     };
     put_before("LD_PRELOAD", names.library().as_os_str());
     put_before("LD_LIBRARY_PATH", names.folder.as_os_str());
-    command.args(&args.command[1..]).envs(variables).envs(args.machine.variables());
-    command.env("FERRY_FAULT_NOTE", "1");
+    command.args(&program_and_arguments[1..]).envs(variables).envs(machine.variables());
+    command.env("FERRY_FAULT_NOTE", "1").envs(more.iter().cloned());
     // SAFETY: between fork and exec it only makes the one system call that gives the program its signals
     // back.
     unsafe { command.pre_exec(move || signals.restore()) };
@@ -82,27 +99,34 @@ fn start(args: &RunArgs) -> std::result::Result<u8, (u8, Error)> {
         let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
         (code, Error::Setup(format!("{}: {error}", Path::new(program).display())))
     })?;
-    let status = wait(child, &signals).map_err(|error| (125, Error::Setup(error.to_string())))?;
-    Ok(verdict(program, status))
+    Ok(StartedProgram { program: program.clone(), child, signals, _names: names })
 }
 
-/// Waits for the program, passing on the signals that arrive meanwhile.
-fn wait(mut child: Child, signals: &Signals) -> std::io::Result<ExitStatus> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
+impl StartedProgram {
+    /// Waits for the program, passing on the signals that arrive meanwhile, and says its exit code. In
+    /// messages it is the command of this name that waits.
+    pub fn wait(mut self, command: &str) -> std::result::Result<u8, StartFailure> {
+        let status = self.status().map_err(|error| (125, Error::Setup(error.to_string())))?;
+        Ok(verdict(command, &self.program, status))
+    }
+
+    fn status(&mut self) -> std::io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            self.signals.pass_next_to(self.child.id());
         }
-        signals.pass_next_to(child.id());
     }
 }
 
 /// The exit code, and the line that says how the program ended if a signal ended it.
-fn verdict(program: &OsStr, status: ExitStatus) -> u8 {
+fn verdict(command: &str, program: &OsStr, status: ExitStatus) -> u8 {
     if let Some(signal) = status.signal() {
         let name = signals::name(signal).map(|name| format!(" ({name})")).unwrap_or_default();
         let core = if status.core_dumped() { ", core dumped" } else { "" };
         let program = Path::new(program).display();
-        tell(&format!("ferry run: {program} was killed by signal {signal}{name}{core}\n"));
+        tell(&format!("ferry {command}: {program} was killed by signal {signal}{name}{core}\n"));
         return 128 + signal as u8;
     }
     status.code().unwrap_or_default() as u8

@@ -7,7 +7,7 @@ pub use ferry_backends::{
     usage,
 };
 
-use crate::{BackendName, Kind, Options, Result};
+use crate::{BackendName, Kind, Options, Result, watching};
 use ferry_backends::{
     cuda::{Cuda, CudaOptions},
     host::{Host, HostOptions},
@@ -55,7 +55,9 @@ pub fn open_telling(options: &Options, usage: &Arc<Usage>) -> Result<Runtime> {
             Cuda::open(&CudaOptions { devices, visible, device_memory, settings, usage })?
         }
     };
-    Ok(Runtime::new(backend, options.observers.clone()))
+    let mut observers = options.observers.clone();
+    observers.extend(watching::observer(options.backend));
+    Ok(Runtime::new(backend, observers))
 }
 
 /// What copies of the backend take from other work of the device, in words for the line that says what was

@@ -93,6 +93,7 @@ mod runtime;
 mod scope;
 mod stream;
 mod wake;
+pub mod watching;
 
 pub use batch::{Batch, HostPool, HostPoolMut, Spot};
 pub use bytemuck::Pod;

@@ -11,10 +11,12 @@
 
 pub mod blocks;
 pub mod buffers;
+pub mod caller;
 pub mod clock;
 pub mod collector;
 mod contents;
 pub mod fact;
+pub mod modules;
 pub mod page_style;
 pub mod recording;
 pub mod site;

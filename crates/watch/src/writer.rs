@@ -152,10 +152,14 @@ impl FactWriter {
     #[cold]
     fn write_into_next(&self, filling: &mut Option<Filling>, fact: &Fact) -> bool {
         *filling = None;
+        let is_new = THREAD.with(Cell::get) == 0;
         let Some(index) = self.shared.buffers.claim(self.shared.process, thread_number()) else {
             return false;
         };
         let next = filling.insert(Filling { shared: self.shared.clone(), index, used: 0 });
+        if is_new {
+            next.append(&Fact::Thread(thread_name()));
+        }
         next.append(fact)
     }
 }
@@ -188,6 +192,15 @@ fn thread_number() -> u32 {
         }
         known.get()
     })
+}
+
+/// What the system calls the calling thread.
+fn thread_name() -> String {
+    let mut name = [0_u8; 16];
+    // SAFETY: it writes 16 bytes at most, the last of which is zero.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
 }
 
 /// A page that the kernel empties in a forked child.

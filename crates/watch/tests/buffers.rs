@@ -21,7 +21,9 @@ struct All(Vec<(FactSource, Fact)>);
 
 impl FactReader for All {
     fn take(&mut self, source: FactSource, fact: &Fact) {
-        self.0.push((source, fact.clone()));
+        if !matches!(fact, Fact::Thread(_)) {
+            self.0.push((source, fact.clone()));
+        }
     }
 }
 

@@ -10,8 +10,10 @@ use crate::{
     constants::*,
     error::fail,
     state::{Context, Here, OpenedEngine, StreamEntry, StreamSlot},
+    watched,
 };
 use ferry_core::{Branch, Footprint, Graph, Op, QueueOptions, Recorder, Unjoined};
+use ferry_watch::fact::StreamPurpose;
 use std::sync::{Arc, atomic::Ordering};
 
 /// Takes the work of a captured stream.
@@ -105,6 +107,7 @@ pub(crate) fn begin(
         registry.streams.insert(stream.handle, (stream.clone(), part.clone()));
     });
     default.stream.divert(Some(Arc::new(DefaultRecorder { context: context.handle })));
+    entry.recording.begins(&stream.stream);
     stream.stream.divert(Some(Arc::new(BranchRecorder(part))));
     Ok(())
 }
@@ -173,6 +176,7 @@ fn new_part(
     let slot: StreamSlot =
         engine.stream_slot(context.device).map_err(|error| fail(code, error.note.clone()))?;
     let inner = engine.runtime.stream_under(Some(&context.halt), context.device, QueueOptions::default())?;
+    watched::name_stream(&inner, StreamPurpose::Graph, stream.handle);
     let branch: Branch = entry.recording.branch(inner);
     entry.recording.keep(Box::new(slot));
     Ok(StreamPart { entry: entry.clone(), branch, stream: stream.handle })

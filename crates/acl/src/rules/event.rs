@@ -23,7 +23,7 @@ use crate::{
 };
 use captured::{CapturedRecord, ExternalFlag, ExternalUse};
 pub use captured::{record_with_flag, wait_with_flag};
-use ferry_core::{Event, Fence, Gate, Kind, Mark, Ticket};
+use ferry_core::{Event, Fence, Gate, JoinKind, Kind, Mark, Ticket};
 use std::{
     sync::{
         Arc, Mutex, Weak,
@@ -289,7 +289,9 @@ pub fn synchronize(here: &Here, handle: usize, limit: Option<Duration>) -> Resul
             fail(c::ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, note)
         }
         _ => error.into(),
-    })
+    })?;
+    engine()?.runtime.joined(&*latest, JoinKind::Wait);
+    Ok(())
 }
 
 /// aclrtEventElapsedTime in milliseconds.
@@ -361,7 +363,13 @@ impl EventEntry {
         }
         match self.event.latest() {
             None => self.made == EventMaker::ExWithFlag,
-            Some(mark) => mark.is_done() && !mark.failed(),
+            Some(mark) if mark.is_done() => {
+                if let Ok(engine) = engine() {
+                    engine.runtime.joined(&*mark, JoinKind::Query);
+                }
+                !mark.failed()
+            }
+            Some(_) => false,
         }
     }
 

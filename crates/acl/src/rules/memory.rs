@@ -15,7 +15,7 @@ use crate::{
     state::{Here, OpenedEngine, engine},
 };
 use ferry::Options;
-use ferry_core::{Access, Block, Home, Kind, Origin, Place, Purpose, Request};
+use ferry_core::{Access, Block, Home, JoinKind, Kind, Origin, Place, Purpose, Request};
 
 pub(crate) const NORMAL_PAGE: usize = 4 << 10;
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
@@ -204,7 +204,10 @@ fn wait_for_device(here: &Here, engine: &OpenedEngine, device: u32) -> Result<()
     let streams = engine.streams.all();
     let fences = streams.iter().filter(|entry| entry.device == device).map(|entry| entry.stream.fence());
     let fences: Vec<_> = fences.collect::<Result<_, _>>()?;
-    fences.iter().try_for_each(|fence| interrupt::wait(here, None, |limit| fence.wait(limit)))?;
+    for fence in fences {
+        interrupt::wait(here, None, |limit| fence.wait(limit))?;
+        engine.runtime.joined(&*fence, JoinKind::Wait);
+    }
     Ok(())
 }
 

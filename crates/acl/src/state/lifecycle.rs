@@ -12,8 +12,10 @@ use crate::{
     error::fail,
     exceptions::{self, Exception},
     handles::Handles,
+    watched,
 };
 use ferry_core::{QueueOptions, Stream, sync::lock};
+use ferry_watch::fact::StreamPurpose;
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -107,6 +109,8 @@ impl OpenedEngine {
         entry: impl FnOnce(usize) -> StreamEntry,
     ) -> Result<Arc<StreamEntry>> {
         let entry = self.streams.insert(entry);
+        let purpose = if entry.is_default { StreamPurpose::Default } else { StreamPurpose::User };
+        watched::name_stream(&entry.stream, purpose, entry.handle);
         report_failures(&entry);
         // A context that ended meanwhile may have listed its streams before this one was among them.
         if !context.is_alive() {

@@ -13,12 +13,14 @@ use super::{
 };
 use crate::{
     Result, arguments::refuse, callback::turns::ReportTurns, constants as c, error::fail, fork::is_forked,
+    watched,
 };
 use ferry::engine::{
     fork,
     threads::{cancel::Cancelling, end},
 };
 use ferry_core::{QueueOptions, Stream};
+use ferry_watch::fact::StreamPurpose;
 use std::{
     cell::{Cell, RefCell},
     ffi::CString,
@@ -75,6 +77,7 @@ thread_local! {
 pub(crate) fn with_here<T>(body: impl FnOnce(&Here) -> Result<T>) -> Result<T> {
     HERE.with(|cell| {
         if cell.get().is_null() {
+            watched::begin();
             cell.set(Here::make()?);
         }
         // SAFETY: set to a leaked box, which `leave` frees only after it has set the cell to null on this
@@ -222,6 +225,7 @@ impl Here {
             return Ok(stream.clone());
         }
         let stream = engine.runtime.stream(device, QueueOptions { waited: true })?;
+        watched::name_stream(&stream, StreamPurpose::Synchronous, 0);
         hidden.push(stream.clone());
         Ok(stream)
     }

@@ -1,0 +1,70 @@
+//! Calls of a program that is watched, as facts: which function, from where, since when, what came of it.
+//!
+//! A process is watched if the environment says so (`ferry::watching`). Then every call notes its function
+//! and its return address when it begins, so that the facts that the engine writes meanwhile name it, and
+//! has a fact of its own when it ends. Copies on the fast path have none: the fact of their op says all.
+
+use crate::functions::{ALL, ApiFunction, COUNT};
+use ferry::watching;
+use ferry_core::Stream;
+use ferry_watch::{
+    Fact,
+    caller::{CodePosition, Slot},
+    clock::ticks,
+    fact::{Call, CallSite, StreamMade, StreamPurpose},
+    modules, site,
+};
+use std::sync::OnceLock;
+
+/// How each function finds its return address.
+static SLOTS: [Slot; COUNT] = [const { Slot::new() }; COUNT];
+
+/// Begins to watch, if the environment says so: once in a process, by the first call of any thread.
+pub(crate) fn begin() {
+    static BEGUN: OnceLock<()> = OnceLock::new();
+    BEGUN.get_or_init(|| {
+        let Some(writer) = watching::writer() else { return };
+        let names: Vec<&str> = ALL.iter().map(|function| function.name).collect();
+        writer.write(&Fact::Functions(names.join("\n")));
+        // SAFETY: the function is there until the process ends: the library is never unloaded.
+        unsafe { libc::atexit(at_exit) };
+    });
+}
+
+/// The process ends in order.
+extern "C" fn at_exit() {
+    if let Some(writer) = watching::writer() {
+        writer.write(&Fact::Ended { time: ticks() });
+    }
+}
+
+/// A call begins.
+#[cold]
+pub(crate) fn enter(function: &ApiFunction, position: CodePosition) -> CallSite {
+    let caller = SLOTS[usize::from(function.index)].return_address(position);
+    if let Some(writer) = watching::writer() {
+        modules::tell(writer, caller);
+    }
+    // Index 0 stands for no function.
+    site::enter(function.index + 1, caller)
+}
+
+/// The call ends with this code.
+#[cold]
+pub(crate) fn leave(site: CallSite, code: i32) {
+    let blocked = site::leave(&site);
+    if let Some(writer) = watching::writer() {
+        writer.write(&Fact::Call(Call { site, end: ticks(), blocked, code }));
+    }
+}
+
+/// A stream has a name for the program, or none: what it is for.
+pub(crate) fn name_stream(stream: &Stream, purpose: StreamPurpose, handle: usize) {
+    if site::is_on()
+        && let Some(writer) = watching::writer()
+    {
+        let (stream, device) = (watching::stream_number(stream), stream.device());
+        let made = StreamMade { time: ticks(), stream, device, purpose, handle: handle as u64 };
+        writer.write(&Fact::StreamMade(made));
+    }
+}

@@ -1,0 +1,283 @@
+//! Facts about what an engine does, written for a command that watches the process.
+//!
+//! `ferry trace`, `ferry stat` and `ferry record` start a program with `FERRY_WATCH` set to a file of
+//! theirs. An engine that is opened in such a process has an observer more ([`observer`]), which turns
+//! what the core tells into facts (`translate.rs`) and writes them. AscendCL's layer adds calls and names
+//! of its own through [`writer`]. Without the variable nothing of this exists.
+//!
+//! Arrows: this folder knows the core's observers and the crate of facts, and of this crate its options
+//! alone.
+
+mod contents;
+mod translate;
+
+use crate::{BackendName, Options};
+use contents::ContentReader;
+use ferry_core::{
+    Block, DeviceEngine, DeviceTime, Error, Fate, JoinKind, Observer, Point, Seen, Stream,
+    observe::TaskId as EngineTask,
+};
+use ferry_watch::{
+    Fact,
+    clock::{Rate, Sample, epoch, ticks},
+    fact::{Captured, Join, Joined, Outcome, Passed, Started, StreamMade, SubmittedOp, TaskId, Work},
+    site,
+    writer::FactWriter,
+};
+use std::{
+    cell::{Cell, RefCell},
+    env,
+    fs::OpenOptions,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+use translate::{MAX_FIRST_PIECES, ShowOptions, Shown};
+
+/// The file of facts, as the starting command names it.
+pub const VARIABLE: &str = "FERRY_WATCH";
+
+/// Streams of one engine have numbers below this; a process that opens several engines has several such
+/// ranges.
+const STREAMS_OF_AN_ENGINE: u32 = 1 << 24;
+
+/// The writer of this process, if it is watched: the environment is read once.
+pub fn writer() -> Option<&'static FactWriter> {
+    static WRITER: OnceLock<Option<FactWriter>> = OnceLock::new();
+    WRITER.get_or_init(open).as_ref()
+}
+
+/// A command that has ended, or a file that is none, leaves the program alone.
+fn open() -> Option<FactWriter> {
+    let file = OpenOptions::new().read(true).write(true).open(env::var_os(VARIABLE)?).ok()?;
+    let writer = FactWriter::open(&file).ok()?;
+    writer.write(&Fact::Started(started()));
+    site::switch_on();
+    Some(writer)
+}
+
+/// What the environment asks for; a program may open another engine.
+fn started() -> Started {
+    let options = Options::from_env().unwrap_or_default();
+    Started {
+        time: ticks(),
+        epoch: epoch(),
+        // SAFETY: it only asks.
+        parent: unsafe { libc::getppid() } as u32,
+        devices: options.devices.unwrap_or_default() as u32,
+        backend: options.backend.to_string(),
+        command: env::args_os().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// What facts call a stream of the first engine of the process, which is AscendCL's.
+pub fn stream_number(stream: &Stream) -> u32 {
+    stream.id() as u32
+}
+
+/// What watches an engine of this process, if the process is watched.
+pub(crate) fn observer(backend: BackendName) -> Option<Arc<dyn Observer>> {
+    static ENGINES: AtomicU32 = AtomicU32::new(0);
+    let writer = writer()?;
+    let engine = ENGINES.fetch_add(1, Ordering::Relaxed);
+    let contents = ContentReader::new(writer, backend == BackendName::Host);
+    Some(Arc::new(EngineWatcher {
+        writer,
+        first_stream: engine * STREAMS_OF_AN_ENGINE,
+        start: Sample::now(),
+        contents,
+        devices: Mutex::default(),
+    }))
+}
+
+thread_local! {
+    /// The op that was made and not submitted yet.
+    static MADE: RefCell<Option<(SubmittedOp, Shown)>> = const { RefCell::new(None) };
+    /// The op that has begun on this thread, and when.
+    static BEGUN: Cell<Option<(Point, u64)>> = const { Cell::new(None) };
+    /// The task of a graph that this thread submits.
+    static TASK: Cell<Option<TaskId>> = const { Cell::new(None) };
+}
+
+/// Turns what an engine tells into facts.
+struct EngineWatcher {
+    writer: &'static FactWriter,
+    first_stream: u32,
+    start: Sample,
+    contents: ContentReader,
+    /// The device of each stream.
+    devices: Mutex<Vec<u32>>,
+}
+
+impl EngineWatcher {
+    fn point(&self, point: Point) -> ferry_watch::fact::Point {
+        ferry_watch::fact::Point { stream: self.stream(point.stream), ticket: point.ticket }
+    }
+
+    fn stream(&self, stream: u64) -> u32 {
+        self.first_stream + stream as u32
+    }
+
+    /// An op that has begun and not passed on this thread is told of, before the thread does something else.
+    fn tell_begun(&self) {
+        if let Some((op, time)) = BEGUN.take() {
+            self.writer.write(&Fact::Begun { time, point: self.point(op) });
+        }
+    }
+
+    fn device_of(&self, stream: u64) -> u32 {
+        let devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        devices.get(stream as usize).copied().unwrap_or_default()
+    }
+
+    /// The time of a device as that of facts.
+    fn device_ticks(&self, nanos: u64) -> u64 {
+        Rate::between(self.start, Sample::now()).ticks(nanos)
+    }
+}
+
+impl Observer for EngineWatcher {
+    fn known(&self, block: &Block) {
+        let (time, site, block) = (ticks(), site::current(), translate::block(block));
+        self.writer.write(&Fact::Known { time, site, block });
+    }
+
+    fn forgotten(&self, block: &Block) {
+        let base = block.base as u64;
+        self.writer.write(&Fact::Forgotten { time: ticks(), site: site::current(), base });
+    }
+
+    fn reused(&self, block: &Block) {
+        let (base, at) = (block.base as u64, block.at as u64);
+        self.writer.write(&Fact::Reused { time: ticks(), base, at });
+    }
+
+    fn stream_made(&self, stream: u64, device: u32) {
+        let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = stream as usize;
+        if devices.len() <= index {
+            devices.resize(index + 1, 0);
+        }
+        devices[index] = device;
+        drop(devices);
+        let stream = self.stream(stream);
+        let made = StreamMade { time: ticks(), stream, device, ..StreamMade::default() };
+        self.writer.write(&Fact::StreamMade(made));
+    }
+
+    fn stream_gone(&self, stream: u64) {
+        self.writer.write(&Fact::StreamGone { time: ticks(), stream: self.stream(stream) });
+    }
+
+    fn made(&self, op: Point, what: Seen<'_>) {
+        let (first_stream, all_pieces) = (self.first_stream, self.writer.wanted().pieces);
+        let device = || self.device_of(op.stream);
+        let shown = translate::show(what, ShowOptions { first_stream, device: &device, all_pieces });
+        let (point, task) = (self.point(op), TASK.get());
+        self.contents.made(point, what);
+        let op = SubmittedOp { time: ticks(), point, site: site::current(), task, ..SubmittedOp::default() };
+        let _ = MADE.try_with(|made| made.replace(Some((op, shown))));
+    }
+
+    fn submitted(&self, _: Point) {
+        let Ok(Some((op, shown))) = MADE.try_with(RefCell::take) else { return };
+        let Shown { work, awaits, more } = shown;
+        let point = op.point;
+        self.writer.write(&Fact::Submitted(SubmittedOp { work, awaits, ..op }));
+        if !more.is_empty() {
+            self.writer.write_pieces(point, &more);
+        }
+    }
+
+    fn refused(&self, op: Point, _: &Error) {
+        let Ok(Some((made, shown))) = MADE.try_with(RefCell::take) else { return };
+        self.contents.forget(self.point(op));
+        let SubmittedOp { time, site, point, .. } = made;
+        self.writer.write(&Fact::Refused { time, stream: point.stream, site, work: shown.work });
+    }
+
+    fn begun(&self, op: Point) {
+        self.tell_begun();
+        self.contents.begun(self.point(op));
+        BEGUN.set(Some((op, ticks())));
+    }
+
+    fn suspended(&self, _: Point) {
+        self.tell_begun();
+    }
+
+    fn passed(&self, op: Point, fate: Fate, when: Option<DeviceTime>) {
+        let outcome = match fate {
+            Fate::Done => Outcome::Done,
+            Fate::Failed => Outcome::Failed,
+            Fate::Dropped => Outcome::Dropped,
+        };
+        let point = self.point(op);
+        let (begin, end, together, engine) = match when {
+            Some(DeviceTime { begin_ns, end_ns, together, engine }) => {
+                let engine = if engine == DeviceEngine::Copy { 1 } else { 2 };
+                (self.device_ticks(begin_ns), self.device_ticks(end_ns), together, engine)
+            }
+            None => {
+                let begun = BEGUN.get().filter(|(begun, _)| *begun == op);
+                if begun.is_some() {
+                    BEGUN.set(None);
+                }
+                (begun.map_or(0, |(_, time)| time), ticks(), 1, 0)
+            }
+        };
+        self.contents.passed(point, outcome);
+        self.writer.write(&Fact::Passed(Passed { point, begin, end, outcome, together, engine }));
+    }
+
+    fn resolved(&self, op: Point, (dst, src, len): (usize, usize, usize)) {
+        let (point, piece) = (self.point(op), translate::piece(dst, src, len));
+        self.contents.resolved(point, piece);
+        self.writer.write(&Fact::Resolved { time: ticks(), point, piece });
+    }
+
+    fn bound(&self, promise: u64, to: Option<Point>) {
+        let point = to.map(|point| self.point(point));
+        self.writer.write(&Fact::Bound { time: ticks(), promise, point });
+    }
+
+    fn joined(&self, point: Point, how: JoinKind) {
+        let how = match how {
+            JoinKind::Wait => Join::Wait,
+            JoinKind::Query => Join::Query,
+        };
+        if how == Join::Wait {
+            site::note_wait();
+        }
+        let (time, site, point) = (ticks(), site::current(), self.point(point));
+        self.writer.write(&Fact::Joined(Joined { time, point, site, how }));
+    }
+
+    fn capture_begun(&self, graph: u32, stream: u64) {
+        let stream = self.stream(stream);
+        self.writer.write(&Fact::CaptureBegun { time: ticks(), site: site::current(), graph, stream });
+    }
+
+    fn captured(&self, task: EngineTask, branch: usize, what: Seen<'_>) {
+        let options = ShowOptions { first_stream: self.first_stream, device: &|| 0, all_pieces: false };
+        let work: Work = translate::show(what, options).work;
+        let (time, site, task) = (ticks(), site::current(), translate::task(task));
+        self.writer.write(&Fact::Captured(Captured { time, site, task, branch: branch as u32, work }));
+    }
+
+    fn capture_ended(&self, graph: u32, is_graph: bool) {
+        self.writer.write(&Fact::CaptureEnded { time: ticks(), site: site::current(), graph, is_graph });
+    }
+
+    fn executing(&self, task: Option<EngineTask>) {
+        TASK.set(task.map(translate::task));
+    }
+
+    fn launched(&self, graph: u32, last: Point) {
+        let point = self.point(last);
+        self.writer.write(&Fact::Launched { time: ticks(), site: site::current(), graph, point });
+    }
+}
+
+const _: () = assert!(MAX_FIRST_PIECES <= 1024, "a fact with pieces fits into a buffer");
