@@ -3,14 +3,19 @@
 //! Each number is the difference to the one before it, in the zigzag form (0, -1, 1, -2, ...), as a varint:
 //! seven bits a byte, the lowest first, the highest bit set in all bytes but the last. Where it is shorter,
 //! every difference is followed by how many times it stands in a row. The bytes are written in base64 behind
-//! a letter that says which: `p` for plain, `r` for runs. `page/decode.js` reads this.
+//! a letter that says which: `p` for plain, `r` for runs. `page/decode.js` reads this, and has numbers that are
+//! exact below 2^53 only: larger ones, which no address of a program is, are cut to that.
 
-/// The text of a column.
+/// The largest number that is exact in the page.
+const LARGEST: i64 = (1 << 53) - 1;
+
+/// The text of a column. Negative numbers are given in two's complement.
 pub fn column(values: impl Iterator<Item = u64>) -> String {
-    let mut before = 0u64;
+    let mut before = 0;
     let differences: Vec<u64> = values
         .map(|value| {
-            let difference = value.wrapping_sub(before) as i64;
+            let value = (value as i64).clamp(-LARGEST, LARGEST);
+            let difference = value - before;
             before = value;
             ((difference << 1) ^ (difference >> 63)) as u64
         })

@@ -8,9 +8,19 @@ use super::tables;
 const STYLE: &str = include_str!("page/page.css");
 const BODY: &str = include_str!("page/body.html");
 /// The scripts that touch no document: what is tested without a browser.
-pub const LOGIC: [&str; 1] = [include_str!("page/decode.js")];
+pub const LOGIC: [&str; 8] = [
+    include_str!("page/decode.js"),
+    include_str!("page/tracks.js"),
+    include_str!("page/series.js"),
+    include_str!("page/why.js"),
+    include_str!("page/rows.js"),
+    include_str!("page/arrows.js"),
+    include_str!("page/search.js"),
+    include_str!("page/describe.js"),
+];
 /// The scripts that draw and listen.
-const VIEW: [&str; 1] = [include_str!("page/main.js")];
+const VIEW: [&str; 3] =
+    [include_str!("page/draw.js"), include_str!("page/panel.js"), include_str!("page/main.js")];
 
 /// The page. `caller` names return addresses of a process.
 pub fn page(model: &TraceModel, caller: &mut dyn FnMut(u32, u64) -> Option<String>) -> String {

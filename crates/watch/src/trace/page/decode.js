@@ -21,27 +21,29 @@ function decodeBase64(text, from) {
   return bytes;
 }
 
-// One column: `count` numbers. Numbers beyond 2^53 lose their last bits, which no address of a program has.
+// One column: `count` numbers below 2^53.
 function decodeColumn(text, count) {
   const bytes = decodeBase64(text, 1);
   const hasRuns = text[0] === "r";
   const values = new Float64Array(count);
   let at = 0;
-  const varint = () => {
-    let value = 0;
-    let factor = 1;
-    for (;;) {
-      const byte = bytes[at++];
+  // The bits of a varint from the given one on.
+  const varint = (from) => {
+    let byte = bytes[at++];
+    let value = (byte & 127) >> from;
+    for (let factor = 128 >> from; byte & 128; factor *= 128) {
+      byte = bytes[at++];
       value += (byte & 127) * factor;
-      if (!(byte & 128)) return value;
-      factor *= 128;
     }
+    return value;
   };
   let value = 0;
   for (let out = 0; out < count;) {
-    const zigzag = varint();
-    const difference = zigzag % 2 ? -(zigzag + 1) / 2 : zigzag / 2;
-    const run = hasRuns ? varint() : 1;
+    // The lowest bit is the sign. It is taken off first: twice a difference may be too large to be exact.
+    const isNegative = bytes[at] & 1;
+    const size = varint(1);
+    const difference = isNegative ? -size - 1 : size;
+    const run = hasRuns ? varint(0) : 1;
     for (let k = 0; k < run && out < count; k += 1) {
       value += difference;
       values[out++] = value;

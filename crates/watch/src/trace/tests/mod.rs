@@ -2,6 +2,8 @@
 
 mod keeps;
 mod msprof;
+mod page;
+mod script;
 
 use crate::fact::{Fact, FactReader, FactSource};
 

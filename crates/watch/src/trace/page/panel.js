@@ -1,0 +1,107 @@
+// The panel below the timeline: the table of the longest waits and the details of what is selected.
+
+function element(tag, properties = {}, children = []) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+// A text that may lead to an op or a call.
+function partElement(part, select) {
+  const tag = part.strong ? "strong" : part.mono ? "code" : "span";
+  if (part.op === undefined && part.call === undefined) return element(tag, { textContent: part.text });
+  const link = element("a", { textContent: part.text, tabIndex: 0, role: "link" });
+  const go = () => select(part.op !== undefined ? { op: part.op } : { call: part.call });
+  link.addEventListener("click", go);
+  link.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") go();
+  });
+  return link;
+}
+
+function lineElements(parts, select) {
+  return parts.flatMap((part, at) => (at > 0 ? [" ", partElement(part, select)] : [partElement(part, select)]));
+}
+
+function showDetails(box, description, select) {
+  if (!description) {
+    box.replaceChildren(element("h2", { textContent: "Nothing is selected" }), element("p", {
+      className: "muted", textContent: "Click on an op, a call or a row of the table: this is where its size, addresses, allocation, call, thread and the reasons of its wait appear.",
+    }));
+    return;
+  }
+  const list = element("dl");
+  for (const { label, parts, lines } of description.fields) {
+    const value = element("dd", {}, lineElements(parts, select));
+    if (lines) value.append(element("ul", {}, lines.map((line) => element("li", {}, lineElements(line, select)))));
+    list.append(element("dt", { textContent: label }), value);
+  }
+  box.replaceChildren(
+    element("h2", { textContent: description.title }),
+    element("div", { className: "place", textContent: description.place }),
+    list,
+  );
+  box.scrollTop = 0;
+}
+
+const TABLE_ROWS = 200;
+
+// The rows of the table for a choice: a cause, `any`, or `calls`.
+function tableRows(trace, index, choice) {
+  if (choice === "calls") {
+    return longestBlocked(trace, TABLE_ROWS).map(({ call, nanos }) => ({
+      selection: { call },
+      cells: [formatNanos(nanos), callLabel(trace, call), threadName(trace, trace.calls.thread[call]), "work it waits for", callerText(trace, call)],
+    }));
+  }
+  return longestWaits(trace, index, TABLE_ROWS, choice === "any" ? null : choice).map(({ op, nanos, cause, by }) => ({
+    selection: { op },
+    cells: [
+      formatNanos(nanos), opTitle(trace, op), opName(trace, op),
+      by >= 0 && cause !== "stream" ? `${CAUSES[cause]}: ${opName(trace, by)}` : CAUSES[cause],
+      trace.ops.call[op] >= 0 ? callerText(trace, trace.ops.call[op]) : "",
+    ],
+  }));
+}
+
+function showTable(table, rows, isCalls, select) {
+  const heads = isCalls ? ["Blocked", "Call", "Thread", "Because of", "Caller"] : ["Waited", "Op", "Where", "Because of", "Caller"];
+  const head = (text, at) => element("th", { textContent: text, scope: "col", className: at === 0 ? "number" : "" });
+  table.tHead.replaceChildren(element("tr", {}, heads.map(head)));
+  const cell = (text, at) => element("td", { textContent: text, className: at === 0 ? "number" : at === 3 ? "wide" : "" });
+  const body = rows.map(({ selection, cells }) => {
+    const row = element("tr", { tabIndex: 0 }, cells.map(cell));
+    row.addEventListener("click", () => select(selection));
+    row.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") select(selection);
+    });
+    return row;
+  });
+  const none = element("tr", {}, [element("td", { textContent: "none", colSpan: 5, className: "muted" })]);
+  table.tBodies[0].replaceChildren(...(body.length > 0 ? body : [none]));
+}
+
+function showLegend(box) {
+  const entry = (name, words) => {
+    const swatch = element("i", { className: "swatch" });
+    swatch.style.background = `var(--${name === "capture" ? "d2d" : name})`;
+    return element("span", {}, [swatch, words]);
+  };
+  const entries = TINTS.filter(({ name }) => name !== "capture").map(({ name, words }) => entry(name, words));
+  box.replaceChildren(...entries, entry("pageable", "below a box: pageable memory"));
+}
+
+// What a tooltip says of a box that stands for one op or call, or of many that are too narrow to be told apart.
+function tipText(trace, row, track, at, count) {
+  const id = track.id[at];
+  if (row.type === "captures") return [`Capture of graph ${trace.captures[id].graph}`];
+  const took = formatNanos(track.end[at] - track.begin[at]);
+  const many = count > 1 ? [`${formatCount(count)} here, too narrow to be told apart: zoom in`] : [];
+  if (row.type === "calls") {
+    const { blocked } = trace.calls;
+    return [callLabel(trace, id), `${took}${blocked[id] > 0 ? `, blocked ${formatNanos(blocked[id])}` : ""}`, callerText(trace, id), ...many].filter(Boolean);
+  }
+  const wait = waitOf(trace, id);
+  const together = track.count[at] > 1 ? `${track.count[at]} ops, sent as one` : "";
+  return [opTitle(trace, id), opName(trace, id), `${took}${wait > 0 ? `, waited ${formatNanos(wait)}` : ""}`, together, ...many].filter(Boolean);
+}

@@ -1,0 +1,472 @@
+//! The logic of the page, run by a JavaScript engine: what the scripts make of a model.
+
+use serde_json::{Value, json};
+
+use crate::fact::{Awaited, Block, Fact, Nanos, Passed, Piece, Point, SubmittedOp, Work};
+use crate::testing::{MadeFacts, TO_DEVICE, TO_HOST, busy};
+use crate::trace::TraceLimits;
+use crate::trace::columns::column;
+
+use super::script::Script;
+use super::traced;
+
+fn script_of(made: &MadeFacts) -> Script {
+    Script::of(traced(&made.facts, TraceLimits::default()).model())
+}
+
+#[test]
+fn every_column_comes_back() {
+    let script = Script::new();
+    let mut random = 1u64;
+    let mut next = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        random >> (11 + random % 50)
+    };
+    let columns = [
+        vec![],
+        vec![0],
+        vec![7; 300],
+        vec![1 << 52, 0, 1, (1 << 53) - 1, 0, 5],
+        (0..500).map(|_| next()).collect(),
+    ];
+    for values in columns {
+        let text = column(values.iter().copied());
+        let got = script.value(&format!("Array.from(decodeColumn(\"{text}\", {}))", values.len()));
+        let got: Vec<f64> = serde_json::from_value(got).expect("numbers");
+        assert_eq!(got, values.iter().map(|&value| value as f64).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn the_page_has_every_op_of_the_model() {
+    let tracer = traced(&busy::facts(7, 800), TraceLimits::default());
+    let model = tracer.model();
+    let (start, _) = model.span();
+    let script = Script::of(model);
+    let columns = ["stream", "ticket", "submitted", "begin", "end", "bytes", "call", "worker", "together"];
+    let columns = columns.map(|name| {
+        let values = script.value(&format!("Array.from(trace.ops.{name})"));
+        serde_json::from_value::<Vec<f64>>(values).expect("numbers")
+    });
+    let moment = |time: Option<Nanos>| time.map_or(-1.0, |time| (time - start) as f64);
+    let index = |index: Option<u32>| index.map_or(-1.0, f64::from);
+    for (at, op) in model.ops.iter().enumerate() {
+        let want = [
+            f64::from(op.stream),
+            op.ticket as f64,
+            moment(op.submitted),
+            moment(op.begin),
+            moment(op.end),
+            op.bytes as f64,
+            index(op.call),
+            index(op.worker),
+            f64::from(op.together),
+        ];
+        assert_eq!(columns.each_ref().map(|column| column[at]), want, "op {at}");
+    }
+    for (op, end) in [(3, "dst"), (4, "src"), (5, "dst")] {
+        let place = if end == "dst" { model.ops[op].dst } else { model.ops[op].src };
+        let got = script.value(&format!("addressOf(trace, {op}, '{end}')"));
+        assert_eq!(got.as_f64(), Some(place.map_or(-1.0, |place| place.address as f64)));
+    }
+}
+
+#[test]
+fn times_and_sizes_are_written_for_people() {
+    let script = Script::new();
+    let cases = [
+        ("formatNanos(0)", "0 ns"),
+        ("formatNanos(999)", "999 ns"),
+        ("formatNanos(1234)", "1.23 µs"),
+        ("formatNanos(999999)", "1 ms"),
+        ("formatNanos(12345678)", "12.3 ms"),
+        ("formatNanos(61e9)", "61 s"),
+        ("formatBytes(64)", "64 B"),
+        ("formatBytes(1536)", "1.5 KiB"),
+        ("formatBytes(3 * 2 ** 30)", "3 GiB"),
+        ("formatCount(1234567)", "1,234,567"),
+        ("formatRate(25e9, 1e9)", "25 GB/s"),
+    ];
+    for (expression, want) in cases {
+        assert_eq!(script.value(expression), json!(want), "{expression}");
+    }
+    let ticks = "timeTicks(0, 1000, 5).map(({ at, text }) => [at, text])";
+    let texts =
+        [(0, "0 ns"), (200, "200 ns"), (400, "400 ns"), (600, "600 ns"), (800, "800 ns"), (1000, "1000 ns")];
+    assert_eq!(script.value(ticks), json!(texts));
+    let apart = script.value("timeTicks(5e9, 5e9 + 2000, 5).map(({ text }) => text)");
+    let texts: Vec<String> = serde_json::from_value(apart).expect("texts");
+    let mut distinct = texts.clone();
+    distinct.dedup();
+    assert!(texts.len() >= 3 && distinct == texts, "neighbours can be told apart: {texts:?}");
+}
+
+#[test]
+fn a_number_that_is_too_large_spoils_no_other() {
+    let text = column([1, u64::MAX, 1 << 60, (-5i64) as u64, 3].into_iter());
+    let got = Script::new().value(&format!("Array.from(decodeColumn(\"{text}\", 5))"));
+    assert_eq!(got, json!([1, -1, (1u64 << 53) - 1, -5, 3]));
+}
+
+/// Every box in view is in exactly one of those that are drawn, none is drawn outside of what it stands for,
+/// and no more are drawn than the screen has room for.
+#[test]
+fn what_is_drawn_covers_every_box_once_at_any_scale() {
+    let script = Script::new();
+    script.add(
+        "let seed = 9;
+         const random = (below) => { seed = (seed * 1103515245 + 12345) % 2147483648; return seed % below; };
+         const boxes = [];
+         for (let at = 0, time = 0; at < 3000; at += 1) {
+           const begin = time + random(400);
+           time = begin + (random(50) === 0 ? random(90000) : random(300));
+           boxes.push({ begin, end: time, id: at, count: 1, tint: random(5) });
+         }
+         const track = makeTrack(boxes);
+         const width = 800;
+         function check(t0, scale) {
+           const drawn = [];
+           const t1 = t0 + width * scale;
+           visibleBoxes(track, t0, t1, scale, (x0, x1, tint, from, to, density) => drawn.push({ x0, x1, tint, from, to, density }));
+           let next = boxes.findIndex(({ end }) => end >= t0);
+           for (const { x0, x1, tint, from, to, density } of drawn) {
+             if (from !== next || to <= from) return `box ${next} is lost at ${t0}, ${scale}: ${from} to ${to}`;
+             if (Math.abs(t0 + x0 * scale - boxes[from].begin) > 0.01) return `box ${from} begins elsewhere`;
+             if (x1 * scale + t0 < boxes[to - 1].end - 0.01) return `box ${to - 1} ends earlier`;
+             if (to - from > 1 && boxes[to - 1].end - boxes[from].begin > 2 * CELL * scale) return `box ${from} is merged too far`;
+             if (!boxes.slice(from, to).some((box) => box.tint === tint)) return `box ${from} has a colour of none`;
+             if (density < 0 || density > 1) return `density ${density}`;
+             next = to;
+           }
+           if (next < boxes.length && boxes[next].begin < t1) return `box ${next} is lost at the end`;
+           return drawn.length > width + 2 ? `${drawn.length} boxes are drawn` : '';
+         }
+         const problems = [];
+         const last = boxes[boxes.length - 1].end;
+         for (const scale of [0.1, 1, 7, 100, 1000, last / width]) {
+           for (let k = 0; k < 40; k += 1) problems.push(check(random(last), scale));
+           problems.push(check(0, scale), check(-50 * scale, scale));
+         }",
+    );
+    assert_eq!(script.value("problems.filter(Boolean)"), json!([]));
+}
+
+#[test]
+fn the_box_under_the_pointer_is_the_nearest() {
+    let script = Script::new();
+    script.add(
+        "const track = makeTrack([[10, 20], [30, 30], [34, 90]].map(([begin, end], id) => ({ begin, end, id, count: 1, tint: 0 })));",
+    );
+    for (time, slack, want) in [
+        (15, 0, 0),
+        (20, 0, 0),
+        (25, 3, -1),
+        (28, 3, 1),
+        (31, 3, 1),
+        (33, 3, 2),
+        (60, 0, 2),
+        (95, 3, -1),
+        (8, 3, 0),
+    ] {
+        assert_eq!(script.value(&format!("boxAt(track, {time}, {slack})")), json!(want), "{time} +- {slack}");
+    }
+}
+
+#[test]
+fn boxes_that_overlap_stand_below_each_other() {
+    let script = Script::new();
+    script.add(
+        "const box = ([begin, end], id) => ({ begin, end, id, count: 1, tint: 0 });
+         const lay = (all, most) => packTracks(all.map(box), most).map((track) => Array.from(track.id));",
+    );
+    let lay = |boxes: &str, most: u32| script.value(&format!("lay({boxes}, {most})"));
+    assert_eq!(lay("[[0, 10], [10, 20], [20, 30]]", 6), json!([[0, 1, 2]]));
+    assert_eq!(lay("[[0, 30], [5, 10], [12, 20], [13, 14]]", 6), json!([[0], [1, 2], [3]]));
+    assert_eq!(lay("[[0, 30], [5, 40], [6, 50], [60, 70]]", 2), json!([[0, 3], [1, 2]]));
+    assert_eq!(lay("[]", 6), json!([]));
+}
+
+#[test]
+fn bytes_in_flight_are_those_submitted_and_not_passed() {
+    let tracer = traced(&busy::facts(7, 300), TraceLimits::default());
+    let script = Script::of(tracer.model());
+    script.add(
+        "const steps = bytesInFlight(trace, () => true);
+         const { ops } = trace;
+         const at = (time) => {
+           let sum = 0;
+           for (let op = 0; op < ops.count; op += 1) if (ops.submitted[op] <= time && ops.end[op] > time) sum += ops.bytes[op];
+           return sum;
+         };
+         const width = 50;
+         const scale = trace.span / width;
+         const pixels = seriesPixels(steps, 0, scale, width);
+         const wrong = [];
+         for (let x = 0; x < width; x += 1) {
+           let most = at(x * scale);
+           for (const time of steps.time) if (time > x * scale && time < (x + 1) * scale) most = Math.max(most, at(time));
+           if (pixels[x] !== most) wrong.push([x, pixels[x], most]);
+         }",
+    );
+    assert_eq!(script.value("wrong"), json!([]));
+    assert!(script.value("steps.peak").as_f64() > Some(0.0));
+    assert_eq!(script.value("steps.value[steps.size - 1]"), json!(0), "everything has passed");
+}
+
+/// Ops on two streams that wait for each other in every way. The clock starts at 0 with the trace.
+fn waiting() -> MadeFacts {
+    let mut made = MadeFacts::new(7);
+    let piece = Piece { dst: 0x9000, src: 0x100, len: 4096 };
+    let start = made.now;
+    let at = |nanos: u64| start + nanos;
+    // Op 0 begins after the time that beginning takes; op 1 waits for it, op 2 for an event of op 1.
+    let first = made.copy(8, 1, TO_DEVICE, piece);
+    let second = made.copy(8, 1, TO_DEVICE, piece);
+    let point = Point { stream: 2, ticket: 0 };
+    let work = Work::Linear { route: TO_HOST, piece };
+    let awaits = vec![Awaited::Point(second)];
+    let third = made.submit(8, SubmittedOp { point, awaits, work: work.clone(), ..SubmittedOp::default() });
+    // Op 3 has a worker that is busy with op 2, op 4 waits for another process.
+    let fourth = made.copy(8, 3, TO_DEVICE, piece);
+    let point = Point { stream: 4, ticket: 0 };
+    let awaits = vec![Awaited::Outside];
+    let fifth = made.submit(8, SubmittedOp { point, awaits, work, ..SubmittedOp::default() });
+    made.passed(101, first, at(1000), at(2000));
+    made.passed(101, second, at(2000), at(5000));
+    made.passed(102, third, at(5000), at(9000));
+    made.passed(102, fourth, at(9000), at(9500));
+    made.passed(103, fifth, at(20000), at(21000));
+    // Ops 5 to 7 are sent as one.
+    made.now = at(30000);
+    let together: Vec<Point> = (0..3).map(|_| made.copy(8, 5, TO_DEVICE, piece)).collect();
+    for point in together {
+        let (begin, end) = (at(31500), at(32000));
+        made.push(
+            104,
+            Fact::Passed(Passed { point, begin, end, together: 3, engine: 1, ..Passed::default() }),
+        );
+    }
+    made
+}
+
+#[test]
+fn every_cause_of_a_wait_is_told() {
+    let script = script_of(&waiting());
+    let why = |op: u32| {
+        let parts = "map(({ cause, nanos, op }) => [cause, nanos, op])";
+        script.value(&format!("whyWaited(trace, index, {op}).{parts}"))
+    };
+    assert_eq!(why(0), json!([["start", 700, -1]]));
+    assert_eq!(why(1), json!([["stream", 1400, 0]]));
+    assert_eq!(why(2), json!([["event", 4100, 1]]));
+    assert_eq!(why(3), json!([["engine", 7800, 2]]));
+    assert_eq!(why(4), json!([["event", 18500, -1]]));
+    assert_eq!(why(5), json!([["together", 600, -1], ["start", 600, -1]]));
+    assert_eq!(why(7), json!([["start", 600, -1]]));
+    let rows = "rows.filter((row) => row.stream !== undefined).map((row) => row.tracks.map((it) => Array.from(it.count)))";
+    assert_eq!(
+        script.value(rows),
+        json!([[[1, 1]], [[1]], [[1]], [[1]], [[3]]]),
+        "sent as one, drawn as one"
+    );
+}
+
+#[test]
+fn parts_of_a_wait_are_all_of_it() {
+    let tracer = traced(&busy::facts(7, 600), TraceLimits::default());
+    let script = Script::of(tracer.model());
+    let wrong = "Array.from({ length: trace.ops.count }, (_, op) => op).filter((op) => {
+        const sum = whyWaited(trace, index, op).reduce((sum, part) => sum + part.nanos, 0);
+        return sum !== waitOf(trace, op);
+    })";
+    assert_eq!(script.value(wrong), json!([]));
+}
+
+#[test]
+fn the_longest_waits_are_the_longest() {
+    let tracer = traced(&busy::facts(7, 600), TraceLimits::default());
+    let model = tracer.model();
+    let script = Script::of(model);
+    let mut want: Vec<u64> =
+        model.ops.iter().map(|op| op.begin.expect("begun") - op.submitted.expect("submitted")).collect();
+    want.sort_unstable_by(|a, b| b.cmp(a));
+    assert_eq!(script.value("longestWaits(trace, index, 20).map(({ nanos }) => nanos)"), json!(want[..20]));
+    let causes = script.value("longestWaits(trace, index, 20, 'event').map(({ cause }) => cause)");
+    assert_eq!(causes, json!(vec!["event"; causes.as_array().map_or(0, Vec::len)]));
+    assert_ne!(causes, json!([]));
+    let mut blocked: Vec<u64> = model.calls.iter().map(|call| call.blocked).filter(|&it| it > 0).collect();
+    blocked.sort_unstable_by(|a, b| b.cmp(a));
+    blocked.truncate(5);
+    assert_eq!(script.value("longestBlocked(trace, 5).map(({ nanos }) => nanos)"), json!(blocked));
+}
+
+#[test]
+fn a_search_finds_by_function_size_address_and_line() {
+    let mut made = MadeFacts::new(7);
+    made.block(Block { base: 0x5000, at: 0x9000, len: 0x1000, device: Some(0), ..Block::default() });
+    let piece = |dst, len| Piece { dst, src: 0x70_0000, len };
+    made.copy(8, 1, TO_DEVICE, piece(0x9000, 100));
+    made.copy(8, 2, TO_HOST, piece(0x70_1000, 1 << 20));
+    let point = Point { stream: 1, ticket: 0 };
+    let site = made.site("aclrtMemsetAsync");
+    let work = Work::Fill { dst: 0x9100, len: 4096, pattern: [0; 4], device: Some(0) };
+    made.submit(9, SubmittedOp { point, site, work, ..SubmittedOp::default() });
+    let now = made.now;
+    for (stream, ticket) in [(1, 1), (1, 2), (2, 1)] {
+        made.passed(5, Point { stream, ticket }, now + 10 * ticket, now + 10 * ticket + 5);
+    }
+    made.synchronize(9, Point { stream: 1, ticket: 2 }, made.now);
+    let script = script_of(&made);
+    let cases: [(&str, Value); 14] = [
+        ("memcpy", json!([0, 1])),
+        ("memset", json!([2])),
+        ("loop.c:96", json!([2])),
+        (">=4KiB", json!([1, 2])),
+        ("=100", json!([0])),
+        ("1MiB", json!([1])),
+        (">100 <1MB", json!([2])),
+        ("0x5108", json!([0, 2])),
+        ("0x701fff", json!([1])),
+        ("0x9000", json!([])),
+        ("memcpy \\\"stream 2\\\"", json!([1])),
+        ("thread 9", json!([2, "aclrtSynchronizeStream"])),
+        ("Synchronize", json!(["aclrtSynchronizeStream"])),
+        ("nothing-like-this", json!([])),
+    ];
+    script.add(
+        "const hits = (query) => search(trace, index, query).hits
+            .map(({ op, call }) => op ?? callLabel(trace, call));",
+    );
+    for (query, want) in cases {
+        assert_eq!(script.value(&format!("hits(\"{query}\")")), want, "{query}");
+    }
+    assert_eq!(script.value("search(trace, index, ' ')"), Value::Null);
+    script.add("const track = rows.find((row) => row.stream === 0).tracks[0];");
+    let counted = "Array.from(countHits(track, search(trace, index, 'memset'), index, true))";
+    assert_eq!(script.value(counted), json!([0, 0, 1]));
+}
+
+#[test]
+fn rows_stand_in_the_order_of_the_work() {
+    let mut made = waiting();
+    let first = Point { stream: 1, ticket: 1 };
+    made.synchronize(8, first, made.now);
+    let script = script_of(&made);
+    let labels = script.value("rows.map(({ label }) => label)");
+    let want = [
+        "Calls of threads",
+        "thread 8",
+        "Work of streams",
+        "stream 1",
+        "stream 2",
+        "stream 3",
+        "stream 4",
+        "stream 5",
+        "Workers and copy engines",
+        "thread 101",
+        "thread 102",
+        "thread 103",
+        "device 0 copy engine",
+        "Bytes in flight",
+        "all",
+        "host memory",
+    ];
+    assert_eq!(labels, json!(want));
+    assert_eq!(
+        script
+            .value("rows.every((row, at) => at === 0 || row.top === rows[at - 1].top + rows[at - 1].height)"),
+        json!(true)
+    );
+    script.add("const arrows = buildArrows(trace, places);");
+    let arrow = "(({ tails, heads }, at) => [tails[at] - trace.ops.end[1], heads[at] - trace.ops.begin[2]])";
+    assert_eq!(script.value(&format!("{arrow}(arrows.waits, 0)")), json!([0, 0]));
+    assert_eq!(script.value("[arrows.waits.heads.length, arrows.joins.heads.length]"), json!([1, 1]));
+    let ends = "[places.tops[arrows.joins.tailPlaces[0]], places.tops[arrows.joins.headPlaces[0]]].map(({ row }) => row.label)";
+    assert_eq!(script.value(ends), json!(["stream 1", "thread 8"]));
+}
+
+#[test]
+fn a_click_tells_everything_of_an_op() {
+    let mut made = MadeFacts::new(7);
+    made.block(Block { base: 0x5000, at: 0x9000, len: 0x1000, device: Some(0), ..Block::default() });
+    let piece = Piece { dst: 0x9010, src: 0x70_0000, len: 1 << 11 };
+    made.copy(8, 3, TO_DEVICE, piece);
+    let point = made.copy(8, 3, TO_DEVICE, piece);
+    let now = made.now;
+    made.passed(9, Point { ticket: 1, ..point }, now + 100, now + 2100);
+    made.passed(9, point, now + 2200, now + 4200);
+    made.synchronize(8, point, now);
+    let script = script_of(&made);
+    script.add(
+        "const said = describeOp(trace, index, 1);
+         const words = (parts) => parts.map(({ text }) => text).join(' ');
+         const field = (name) => said.fields.filter(({ label }) => label === name)
+            .map(({ parts, lines }) => [words(parts), ...(lines || []).map(words)].filter(Boolean).join('; ')).join('|');",
+    );
+    let cases = [
+        ("Size", "2 KiB (2,048 bytes)"),
+        ("Route", "host to device 0, page-locked"),
+        ("Source", "0x700000"),
+        ("Call", "aclrtMemcpyAsync at step at loop.c:16"),
+        ("Thread", "thread 8"),
+        ("Queue", "stream 3 op 2, 1 op in front of it when it was submitted"),
+        ("Took", "2 µs, 1.02 GB/s"),
+        ("Done by", "thread 9"),
+        ("Outcome", "done"),
+    ];
+    assert_eq!(script.value("said.title"), json!("Copy host to device 0, page-locked, 2 KiB"));
+    for (name, want) in cases {
+        assert_eq!(script.value(&format!("field('{name}')")), json!(want), "{name}");
+    }
+    let destination = script.value("field('Destination')");
+    let text = destination.as_str().expect("a text");
+    for part in ["0x5010", "allocation 0x5000 + 16", "4 KiB", "device 0", "aclrtMalloc at step at loop.c:48"]
+    {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let waited = script.value("field('Waited')");
+    let want = "2.2 µs; 2.1 µs the op before it in its stream ran: stream 3 op 1 until 2.8 µs; 100 ns nothing held it";
+    assert!(waited.as_str().is_some_and(|text| text.starts_with(want)), "{waited}");
+    let known = script.value("field('Known to')");
+    assert!(known.as_str().is_some_and(|text| text.starts_with("thread 8 at ")), "{known}");
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let facts = busy::facts(7, 300);
+    let whole = Script::of(traced(&facts, TraceLimits::default()).model());
+    assert_eq!(whole.value("leftOutText(trace)"), json!(""));
+    let mut cut = facts;
+    cut.retain(|(_, fact)| !matches!(fact, Fact::Ended { .. }));
+    let source = cut[0].0;
+    cut.push((source, Fact::Lost { count: 12 }));
+    let tracer = traced(&cut, TraceLimits { ops: 100, others: 5000 });
+    let text = Script::of(tracer.model()).value("leftOutText(trace)");
+    let text = text.as_str().expect("a text");
+    for part in ["200 later ops", "first 100", "12 facts were lost", "Process 7 did not end in order"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+/// Whatever facts were lost, the page is built.
+#[test]
+fn a_torn_trace_is_shown() {
+    let mut facts = busy::facts(7, 400);
+    let mut random = 5u64;
+    for keep in 1..6u64 {
+        facts.retain(|_| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % 6 < 6 - keep / 2
+        });
+        let script = Script::of(traced(&facts, TraceLimits::default()).model());
+        script.add("buildArrows(trace, places); longestWaits(trace, index, 50); search(trace, index, 'copy >4k 0x1');");
+        script.add("for (let op = 0; op < trace.ops.count; op += 1) describeOp(trace, index, op);");
+        script
+            .add("for (let call = 0; call < trace.calls.count; call += 1) describeCall(trace, index, call);");
+        script.add(
+            "trace.captures.forEach((_, capture) => describeCapture(trace, capture)); summaryText(trace);",
+        );
+    }
+    let empty = Script::of(traced(&[], TraceLimits::default()).model());
+    assert_eq!(empty.value("rows"), json!([]));
+}
