@@ -7,8 +7,9 @@ use super::model::{
     RecordedWait, RecordedWork, Recording, Rect, Step, StepAction,
 };
 use super::record::{Record, StepHead};
+use super::step_order::sort_steps;
 use super::varint::Decoder;
-use crate::fact::{Awaited, End, Nanos, Passed, Point};
+use crate::fact::{Awaited, End, Passed, Point};
 use std::collections::HashMap;
 
 /// A recording that was read, and where its file is damaged.
@@ -226,7 +227,7 @@ impl Loader {
         }
         self.resolve_awaits();
         name_areas(&mut self.recording);
-        order_steps(&mut self.recording);
+        sort_steps(&mut self.recording);
         self.recording
     }
 
@@ -238,7 +239,7 @@ impl Loader {
                 Awaited::Point(point) => Some(RecordedWait::Point(*point)),
                 Awaited::Outside => Some(RecordedWait::Outside),
                 Awaited::Later(promise) => match self.bound.get(&(process, *promise)) {
-                    Some(point) => point.map(RecordedWait::Point),
+                    Some(point) => point.map(RecordedWait::Promised),
                     None => Some(RecordedWait::Never),
                 },
             };
@@ -285,19 +286,6 @@ impl RecordedOp {
             source.extend_from_slice(bytes);
         }
     }
-}
-
-/// Puts steps in the order of time, and keeps the order of each thread.
-fn order_steps(recording: &mut Recording) {
-    let mut newest: Vec<Nanos> = vec![0; recording.threads.len()];
-    let mut keyed: Vec<(Nanos, Step)> = Vec::with_capacity(recording.steps.len());
-    for step in recording.steps.drain(..) {
-        let newest = &mut newest[step.thread as usize];
-        *newest = step.time.max(*newest);
-        keyed.push((*newest, step));
-    }
-    keyed.sort_by_key(|(time, _)| *time);
-    recording.steps.extend(keyed.into_iter().map(|(_, step)| step));
 }
 
 /// Makes allocations of the parts of pageable memory that work uses: parts that overlap are one.

@@ -225,6 +225,8 @@ pub struct OpHash {
 pub enum RecordedWait {
     /// A point of a stream.
     Point(Point),
+    /// A promise that was bound to a point of a stream, maybe later.
+    Promised(Point),
     /// A promise that was never bound to a point while it was recorded.
     Never,
     /// Something outside of the recording: an event of another process, a notify.

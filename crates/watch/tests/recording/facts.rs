@@ -112,7 +112,7 @@ fn promises_become_points_when_they_are_bound() {
     program.write(0, Fact::Bound { time: 5_000, promise: 4, point: Some(mark) });
     program.write(0, Fact::Bound { time: 5_000, promise: 5, point: None });
     let awaits: Vec<_> = program.recording().ops.iter().map(|op| op.awaits.clone()).collect();
-    assert_eq!(awaits, [vec![RecordedWait::Point(mark)], vec![], vec![RecordedWait::Never], vec![]]);
+    assert_eq!(awaits, [vec![RecordedWait::Promised(mark)], vec![], vec![RecordedWait::Never], vec![]]);
 }
 
 /// Any fact at all, about few things, so that many of them are about the same.

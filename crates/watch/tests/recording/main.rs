@@ -3,4 +3,5 @@
 
 mod damage;
 mod facts;
+mod flow;
 mod program;

@@ -1,0 +1,61 @@
+//! Data flow: which bytes each op of a replay finds and leaves, predicted from the recording alone.
+//!
+//! Happens-before comes from three things: the order of a stream, what ops wait for, and joins. What a host
+//! thread submits after any thread has learnt that a point has passed comes after that point; a replay keeps
+//! that order ([`Flow::after`]). Bytes of two ops that nothing orders, and of which one is written, race:
+//! they are unknown from there on and are not checked.
+//!
+//! Contents are symbolic: a pattern for each distinct hash, the bytes of a fill, or recorded bytes. Where the
+//! recorded hash says that the program has changed host memory before an op read it, the replay writes it
+//! as well ([`Flow::host_writes`]).
+//!
+//! `hazards` goes through the recording in an order that happens-before allows and finds races; `values` goes
+//! through the same order and moves contents. Arrows: both use `order` and `span_map`; nothing
+//! here knows files or an engine.
+
+mod accesses;
+mod content;
+mod hazards;
+mod order;
+mod span_map;
+mod values;
+
+use super::limits::ReplayLimits;
+use super::model::Recording;
+pub use content::Content;
+pub use values::{Expected, InitialContent};
+
+/// What a replay does besides the recorded work, and what comes of it.
+#[derive(Clone, Debug, Default)]
+pub struct Flow {
+    /// All contents that bytes can have.
+    pub contents: Vec<Content>,
+    /// For each op, the sources that the submitting thread writes before it submits.
+    pub host_writes: Vec<Vec<Expected>>,
+    /// What allocations contain before anything is written there, where something reads it.
+    pub initial: Vec<InitialContent>,
+    /// For each op, what it leaves in its destination, as far as that is known.
+    pub expected: Vec<Vec<Expected>>,
+    /// For each step, the steps of other threads that must be done before it, besides those that make what it
+    /// uses: joins and host writes that its bytes depend on.
+    pub after: Vec<Vec<usize>>,
+    /// Joins, by step, that must not be waited for: the recording does not say how the point can pass.
+    pub unexplained: Vec<usize>,
+    /// For each op, whether it can never run, since what it waits for waits for it: a replay leaves it out.
+    pub stuck: Vec<bool>,
+    /// How many bytes are written by ops that are replayed.
+    pub written: u64,
+}
+
+impl Flow {
+    /// Predicts a replay.
+    pub fn predict(recording: &Recording, limits: &ReplayLimits) -> Flow {
+        let hazards = hazards::find(recording, limits);
+        values::follow(recording, limits, hazards)
+    }
+
+    /// How many bytes of all that are written can be checked.
+    pub fn checked(&self) -> u64 {
+        self.expected.iter().flatten().fold(0, |sum, part| sum.saturating_add(part.len))
+    }
+}
