@@ -3,8 +3,8 @@
 //! Each number is the difference to the one before it, in the zigzag form (0, -1, 1, -2, ...), as a varint:
 //! seven bits a byte, the lowest first, the highest bit set in all bytes but the last. Where it is shorter,
 //! every difference is followed by how many times it stands in a row. The bytes are written in base64 behind
-//! a letter that says which: `p` for plain, `r` for runs. `page/decode.js` reads this, and has numbers that are
-//! exact below 2^53 only: larger ones, which no address of a program is, are cut to that.
+//! a letter that says which: `p` for plain, `r` for runs. `page/decode.js` reads this; its numbers are exact
+//! below 2^53 only, and larger ones, which no address of a program is, are cut to that.
 
 /// The largest number that is exact in the page.
 const LARGEST: i64 = (1 << 53) - 1;

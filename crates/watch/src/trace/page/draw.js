@@ -18,23 +18,30 @@ function mix(one, other, part) {
   return one.map((channel, at) => Math.round(channel * part + other[at] * (1 - part)));
 }
 
+// A colour as the pixels of an image have it: bytes red, green, blue, alpha, the first the lowest.
+function pixel([red, green, blue]) {
+  return (red | (green << 8) | (blue << 16) | (255 << 24)) >>> 0;
+}
+
 function css([red, green, blue]) {
   return `rgb(${red},${green},${blue})`;
 }
 
-// The colours of the style sheet: for each class one for every density, and a faint one.
+// The colours of the style sheet: for each class one for every density, and behind them a faint one.
 function readPalette() {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => parseColour(style.getPropertyValue(`--${name}`));
-  const palette = { tints: [], faint: [], texts: [] };
+  const palette = { tints: [], pixels: [], texts: [] };
   for (const name of ["bg", "panel", "fg", "muted", "line", "grid", "accent", "band", "arrow", "pinned", "pageable", "h2d"]) {
     palette[name] = css(colour(name));
   }
   const back = colour("bg");
   for (const { name } of TINTS) {
     const full = colour(name === "capture" ? "d2d" : name);
-    palette.tints.push(Array.from({ length: LEVELS }, (_, level) => css(mix(full, back, 0.4 + (0.6 * level) / (LEVELS - 1)))));
-    palette.faint.push(css(mix(full, back, 0.16)));
+    const parts = Array.from({ length: LEVELS }, (_, level) => 0.4 + (0.6 * level) / (LEVELS - 1));
+    const colours = [...parts, 0.16].map((part) => mix(full, back, part));
+    palette.tints.push(colours.map(css));
+    palette.pixels.push(colours.map(pixel));
     const bright = 0.299 * full[0] + 0.587 * full[1] + 0.114 * full[2];
     palette.texts.push(bright > 140 ? "#101418" : "#ffffff");
   }
@@ -56,7 +63,9 @@ function drawScene(scene) {
   ctx.beginPath();
   ctx.rect(scene.gutter, AXIS_HEIGHT, width - scene.gutter, height - AXIS_HEIGHT);
   ctx.clip();
+  scene.strips = openStrips(scene, visible);
   for (const row of visible) drawRow(scene, row, drawn);
+  closeStrips(scene);
   drawArrows(scene, drawn);
   drawSelection(scene);
   ctx.restore();
@@ -122,42 +131,48 @@ function drawRow(scene, row, drawn) {
   else row.tracks.forEach((track, lane) => drawTrack(scene, row, track, y + 2 + lane * TRACK_HEIGHT, drawn));
 }
 
+// Boxes that are too narrow to have a shape are pixels of an image that has one line for each track; a line
+// is stretched to the height of its track. That costs the same however many there are.
+const stripCanvas = document.createElement("canvas");
+
+function openStrips(scene, visible) {
+  const width = Math.max(1, Math.ceil(scene.width - scene.gutter));
+  const lines = Math.max(1, visible.reduce((sum, row) => sum + (row.tracks ? row.tracks.length : 0), 0));
+  Object.assign(stripCanvas, { width, height: lines });
+  const ctx = stripCanvas.getContext("2d", { willReadFrequently: true });
+  const image = ctx.createImageData(width, lines);
+  return { ctx, image, width, pixels: new Uint32Array(image.data.buffer), used: [] };
+}
+
+function closeStrips({ ctx, gutter, strips }) {
+  strips.ctx.putImageData(strips.image, 0, 0);
+  ctx.imageSmoothingEnabled = false;
+  strips.used.forEach((y, line) => ctx.drawImage(stripCanvas, 0, line, strips.width, 1, gutter, y, strips.width, TRACK_HEIGHT - 2));
+}
+
 function drawTrack(scene, row, track, y, drawn) {
-  const { ctx, palette, gutter, t0, scale, width } = scene;
+  const { ctx, palette, gutter, t0, scale, width, strips } = scene;
   const height = TRACK_HEIGHT - 2;
-  const t1 = t0 + (width - gutter) * scale;
+  const line = strips.used.push(y) - 1;
   const texts = [];
-  let colour = "";
-  let from = 0;
-  let to = -1;
-  const flush = () => {
-    if (to <= from) return;
-    ctx.fillStyle = colour;
-    ctx.fillRect(gutter + from, y, to - from, height);
-    drawn.boxes += 1;
-  };
-  visibleBoxes(track, t0, t1, scale, (x0, x1, tint, first, last, density) => {
+  visibleBoxes(track, t0, t0 + (width - gutter) * scale, scale, (x0, x1, tint, first, last, density) => {
     const isFound = !track.hits || track.hits[last] > track.hits[first];
-    const level = Math.min(LEVELS - 1, Math.floor(density * LEVELS));
-    const fill = isFound ? palette.tints[tint][level] : palette.faint[tint];
-    const left = Math.max(-2, Math.round(x0));
-    const right = Math.min(Math.max(Math.round(x1), left + 1), width);
-    // Neighbours of one colour are one rectangle; boxes that can be told apart keep a gap.
-    const isBox = x1 - x0 > 4;
-    if (!isBox && fill === colour && left <= to) {
-      to = Math.max(to, right);
+    const shade = isFound ? Math.min(LEVELS - 1, Math.floor(density * LEVELS)) : LEVELS;
+    const left = Math.round(x0);
+    const right = Math.max(Math.round(x1), left + 1);
+    drawn.boxes += 1;
+    if (x1 - x0 <= 4) {
+      const [from, to] = [Math.max(left, 0), Math.min(right, strips.width)];
+      strips.pixels.fill(palette.pixels[tint][shade], line * strips.width + from, line * strips.width + Math.max(from, to));
       return;
     }
-    flush();
-    [colour, from, to] = [fill, left, isBox ? right - 1 : right];
-    if (isBox) {
-      flush();
-      to = -1;
-      if (isFound) drawPageable(scene, row, track, first, left, right - 1, y + height - 3);
-      if (right - left > 40) texts.push([Math.max(left, 0), right, tint, first]);
-    }
+    // Boxes that can be told apart have a gap between them.
+    const [from, to] = [Math.max(left, -2), Math.min(right - 1, width)];
+    ctx.fillStyle = palette.tints[tint][shade];
+    ctx.fillRect(gutter + from, y, to - from, height);
+    if (isFound) drawPageable(scene, row, track, first, from, to, y + height - 3);
+    if (to - from > 40) texts.push([Math.max(from, 0), to, tint, first]);
   });
-  flush();
   for (const [left, right, tint, at] of texts) drawText(scene, row, track, at, left, right, y + height / 2 + 0.5, tint, drawn);
 }
 

@@ -1,5 +1,6 @@
 //! Tests of the tracer as a whole: what it keeps, what its files say to readers that are not ours.
 
+mod boxes;
 mod keeps;
 mod msprof;
 mod page;

@@ -1,216 +1,16 @@
-//! The logic of the page, run by a JavaScript engine: what the scripts make of a model.
+//! The logic of the page, run by a JavaScript engine: what it says of ops and calls.
 
 use serde_json::{Value, json};
 
-use crate::fact::{Awaited, Block, Fact, Nanos, Passed, Piece, Point, SubmittedOp, Work};
+use crate::fact::{Awaited, Block, Fact, Passed, Piece, Point, SubmittedOp, Work};
 use crate::testing::{MadeFacts, TO_DEVICE, TO_HOST, busy};
 use crate::trace::TraceLimits;
-use crate::trace::columns::column;
 
 use super::script::Script;
 use super::traced;
 
 fn script_of(made: &MadeFacts) -> Script {
     Script::of(traced(&made.facts, TraceLimits::default()).model())
-}
-
-#[test]
-fn every_column_comes_back() {
-    let script = Script::new();
-    let mut random = 1u64;
-    let mut next = || {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        random >> (11 + random % 50)
-    };
-    let columns = [
-        vec![],
-        vec![0],
-        vec![7; 300],
-        vec![1 << 52, 0, 1, (1 << 53) - 1, 0, 5],
-        (0..500).map(|_| next()).collect(),
-    ];
-    for values in columns {
-        let text = column(values.iter().copied());
-        let got = script.value(&format!("Array.from(decodeColumn(\"{text}\", {}))", values.len()));
-        let got: Vec<f64> = serde_json::from_value(got).expect("numbers");
-        assert_eq!(got, values.iter().map(|&value| value as f64).collect::<Vec<_>>());
-    }
-}
-
-#[test]
-fn the_page_has_every_op_of_the_model() {
-    let tracer = traced(&busy::facts(7, 800), TraceLimits::default());
-    let model = tracer.model();
-    let (start, _) = model.span();
-    let script = Script::of(model);
-    let columns = ["stream", "ticket", "submitted", "begin", "end", "bytes", "call", "worker", "together"];
-    let columns = columns.map(|name| {
-        let values = script.value(&format!("Array.from(trace.ops.{name})"));
-        serde_json::from_value::<Vec<f64>>(values).expect("numbers")
-    });
-    let moment = |time: Option<Nanos>| time.map_or(-1.0, |time| (time - start) as f64);
-    let index = |index: Option<u32>| index.map_or(-1.0, f64::from);
-    for (at, op) in model.ops.iter().enumerate() {
-        let want = [
-            f64::from(op.stream),
-            op.ticket as f64,
-            moment(op.submitted),
-            moment(op.begin),
-            moment(op.end),
-            op.bytes as f64,
-            index(op.call),
-            index(op.worker),
-            f64::from(op.together),
-        ];
-        assert_eq!(columns.each_ref().map(|column| column[at]), want, "op {at}");
-    }
-    for (op, end) in [(3, "dst"), (4, "src"), (5, "dst")] {
-        let place = if end == "dst" { model.ops[op].dst } else { model.ops[op].src };
-        let got = script.value(&format!("addressOf(trace, {op}, '{end}')"));
-        assert_eq!(got.as_f64(), Some(place.map_or(-1.0, |place| place.address as f64)));
-    }
-}
-
-#[test]
-fn times_and_sizes_are_written_for_people() {
-    let script = Script::new();
-    let cases = [
-        ("formatNanos(0)", "0 ns"),
-        ("formatNanos(999)", "999 ns"),
-        ("formatNanos(1234)", "1.23 µs"),
-        ("formatNanos(999999)", "1 ms"),
-        ("formatNanos(12345678)", "12.3 ms"),
-        ("formatNanos(61e9)", "61 s"),
-        ("formatBytes(64)", "64 B"),
-        ("formatBytes(1536)", "1.5 KiB"),
-        ("formatBytes(3 * 2 ** 30)", "3 GiB"),
-        ("formatCount(1234567)", "1,234,567"),
-        ("formatRate(25e9, 1e9)", "25 GB/s"),
-    ];
-    for (expression, want) in cases {
-        assert_eq!(script.value(expression), json!(want), "{expression}");
-    }
-    let ticks = "timeTicks(0, 1000, 5).map(({ at, text }) => [at, text])";
-    let texts =
-        [(0, "0 ns"), (200, "200 ns"), (400, "400 ns"), (600, "600 ns"), (800, "800 ns"), (1000, "1000 ns")];
-    assert_eq!(script.value(ticks), json!(texts));
-    let apart = script.value("timeTicks(5e9, 5e9 + 2000, 5).map(({ text }) => text)");
-    let texts: Vec<String> = serde_json::from_value(apart).expect("texts");
-    let mut distinct = texts.clone();
-    distinct.dedup();
-    assert!(texts.len() >= 3 && distinct == texts, "neighbours can be told apart: {texts:?}");
-}
-
-#[test]
-fn a_number_that_is_too_large_spoils_no_other() {
-    let text = column([1, u64::MAX, 1 << 60, (-5i64) as u64, 3].into_iter());
-    let got = Script::new().value(&format!("Array.from(decodeColumn(\"{text}\", 5))"));
-    assert_eq!(got, json!([1, -1, (1u64 << 53) - 1, -5, 3]));
-}
-
-/// Every box in view is in exactly one of those that are drawn, none is drawn outside of what it stands for,
-/// and no more are drawn than the screen has room for.
-#[test]
-fn what_is_drawn_covers_every_box_once_at_any_scale() {
-    let script = Script::new();
-    script.add(
-        "let seed = 9;
-         const random = (below) => { seed = (seed * 1103515245 + 12345) % 2147483648; return seed % below; };
-         const boxes = [];
-         for (let at = 0, time = 0; at < 3000; at += 1) {
-           const begin = time + random(400);
-           time = begin + (random(50) === 0 ? random(90000) : random(300));
-           boxes.push({ begin, end: time, id: at, count: 1, tint: random(5) });
-         }
-         const track = makeTrack(boxes);
-         const width = 800;
-         function check(t0, scale) {
-           const drawn = [];
-           const t1 = t0 + width * scale;
-           visibleBoxes(track, t0, t1, scale, (x0, x1, tint, from, to, density) => drawn.push({ x0, x1, tint, from, to, density }));
-           let next = boxes.findIndex(({ end }) => end >= t0);
-           for (const { x0, x1, tint, from, to, density } of drawn) {
-             if (from !== next || to <= from) return `box ${next} is lost at ${t0}, ${scale}: ${from} to ${to}`;
-             if (Math.abs(t0 + x0 * scale - boxes[from].begin) > 0.01) return `box ${from} begins elsewhere`;
-             if (x1 * scale + t0 < boxes[to - 1].end - 0.01) return `box ${to - 1} ends earlier`;
-             if (to - from > 1 && boxes[to - 1].end - boxes[from].begin > 2 * CELL * scale) return `box ${from} is merged too far`;
-             if (!boxes.slice(from, to).some((box) => box.tint === tint)) return `box ${from} has a colour of none`;
-             if (density < 0 || density > 1) return `density ${density}`;
-             next = to;
-           }
-           if (next < boxes.length && boxes[next].begin < t1) return `box ${next} is lost at the end`;
-           return drawn.length > width + 2 ? `${drawn.length} boxes are drawn` : '';
-         }
-         const problems = [];
-         const last = boxes[boxes.length - 1].end;
-         for (const scale of [0.1, 1, 7, 100, 1000, last / width]) {
-           for (let k = 0; k < 40; k += 1) problems.push(check(random(last), scale));
-           problems.push(check(0, scale), check(-50 * scale, scale));
-         }",
-    );
-    assert_eq!(script.value("problems.filter(Boolean)"), json!([]));
-}
-
-#[test]
-fn the_box_under_the_pointer_is_the_nearest() {
-    let script = Script::new();
-    script.add(
-        "const track = makeTrack([[10, 20], [30, 30], [34, 90]].map(([begin, end], id) => ({ begin, end, id, count: 1, tint: 0 })));",
-    );
-    for (time, slack, want) in [
-        (15, 0, 0),
-        (20, 0, 0),
-        (25, 3, -1),
-        (28, 3, 1),
-        (31, 3, 1),
-        (33, 3, 2),
-        (60, 0, 2),
-        (95, 3, -1),
-        (8, 3, 0),
-    ] {
-        assert_eq!(script.value(&format!("boxAt(track, {time}, {slack})")), json!(want), "{time} +- {slack}");
-    }
-}
-
-#[test]
-fn boxes_that_overlap_stand_below_each_other() {
-    let script = Script::new();
-    script.add(
-        "const box = ([begin, end], id) => ({ begin, end, id, count: 1, tint: 0 });
-         const lay = (all, most) => packTracks(all.map(box), most).map((track) => Array.from(track.id));",
-    );
-    let lay = |boxes: &str, most: u32| script.value(&format!("lay({boxes}, {most})"));
-    assert_eq!(lay("[[0, 10], [10, 20], [20, 30]]", 6), json!([[0, 1, 2]]));
-    assert_eq!(lay("[[0, 30], [5, 10], [12, 20], [13, 14]]", 6), json!([[0], [1, 2], [3]]));
-    assert_eq!(lay("[[0, 30], [5, 40], [6, 50], [60, 70]]", 2), json!([[0, 3], [1, 2]]));
-    assert_eq!(lay("[]", 6), json!([]));
-}
-
-#[test]
-fn bytes_in_flight_are_those_submitted_and_not_passed() {
-    let tracer = traced(&busy::facts(7, 300), TraceLimits::default());
-    let script = Script::of(tracer.model());
-    script.add(
-        "const steps = bytesInFlight(trace, () => true);
-         const { ops } = trace;
-         const at = (time) => {
-           let sum = 0;
-           for (let op = 0; op < ops.count; op += 1) if (ops.submitted[op] <= time && ops.end[op] > time) sum += ops.bytes[op];
-           return sum;
-         };
-         const width = 50;
-         const scale = trace.span / width;
-         const pixels = seriesPixels(steps, 0, scale, width);
-         const wrong = [];
-         for (let x = 0; x < width; x += 1) {
-           let most = at(x * scale);
-           for (const time of steps.time) if (time > x * scale && time < (x + 1) * scale) most = Math.max(most, at(time));
-           if (pixels[x] !== most) wrong.push([x, pixels[x], most]);
-         }",
-    );
-    assert_eq!(script.value("wrong"), json!([]));
-    assert!(script.value("steps.peak").as_f64() > Some(0.0));
-    assert_eq!(script.value("steps.value[steps.size - 1]"), json!(0), "everything has passed");
 }
 
 /// Ops on two streams that wait for each other in every way. The clock starts at 0 with the trace.
@@ -263,7 +63,8 @@ fn every_cause_of_a_wait_is_told() {
     assert_eq!(why(4), json!([["event", 18500, -1]]));
     assert_eq!(why(5), json!([["together", 600, -1], ["start", 600, -1]]));
     assert_eq!(why(7), json!([["start", 600, -1]]));
-    let rows = "rows.filter((row) => row.stream !== undefined).map((row) => row.tracks.map((it) => Array.from(it.count)))";
+    script.add("const streams = rows.filter((row) => row.stream !== undefined);");
+    let rows = "streams.map((row) => row.tracks.map((it) => Array.from(it.count)))";
     assert_eq!(
         script.value(rows),
         json!([[[1, 1]], [[1]], [[1]], [[1]], [[3]]]),
@@ -381,7 +182,8 @@ fn rows_stand_in_the_order_of_the_work() {
     let arrow = "(({ tails, heads }, at) => [tails[at] - trace.ops.end[1], heads[at] - trace.ops.begin[2]])";
     assert_eq!(script.value(&format!("{arrow}(arrows.waits, 0)")), json!([0, 0]));
     assert_eq!(script.value("[arrows.waits.heads.length, arrows.joins.heads.length]"), json!([1, 1]));
-    let ends = "[places.tops[arrows.joins.tailPlaces[0]], places.tops[arrows.joins.headPlaces[0]]].map(({ row }) => row.label)";
+    script.add("const ends = [arrows.joins.tailPlaces[0], arrows.joins.headPlaces[0]];");
+    let ends = "ends.map((place) => places.tops[place].row.label)";
     assert_eq!(script.value(ends), json!(["stream 1", "thread 8"]));
 }
 
@@ -401,7 +203,8 @@ fn a_click_tells_everything_of_an_op() {
         "const said = describeOp(trace, index, 1);
          const words = (parts) => parts.map(({ text }) => text).join(' ');
          const field = (name) => said.fields.filter(({ label }) => label === name)
-            .map(({ parts, lines }) => [words(parts), ...(lines || []).map(words)].filter(Boolean).join('; ')).join('|');",
+            .map(({ parts, lines = [] }) => [words(parts), ...lines.map(words)].filter(Boolean).join('; '))
+            .join('|');",
     );
     let cases = [
         ("Size", "2 KiB (2,048 bytes)"),
@@ -425,7 +228,8 @@ fn a_click_tells_everything_of_an_op() {
         assert!(text.contains(part), "{part} in {text}");
     }
     let waited = script.value("field('Waited')");
-    let want = "2.2 µs; 2.1 µs the op before it in its stream ran: stream 3 op 1 until 2.8 µs; 100 ns nothing held it";
+    let want =
+        "2.2 µs; 2.1 µs the op before it in its stream ran: stream 3 op 1 until 2.8 µs; 100 ns nothing";
     assert!(waited.as_str().is_some_and(|text| text.starts_with(want)), "{waited}");
     let known = script.value("field('Known to')");
     assert!(known.as_str().is_some_and(|text| text.starts_with("thread 8 at ")), "{known}");
@@ -459,7 +263,8 @@ fn a_torn_trace_is_shown() {
             (random >> 33) % 6 < 6 - keep / 2
         });
         let script = Script::of(traced(&facts, TraceLimits::default()).model());
-        script.add("buildArrows(trace, places); longestWaits(trace, index, 50); search(trace, index, 'copy >4k 0x1');");
+        script.add("buildArrows(trace, places); longestWaits(trace, index, 50);");
+        script.add("search(trace, index, 'copy >4k 0x1');");
         script.add("for (let op = 0; op < trace.ops.count; op += 1) describeOp(trace, index, op);");
         script
             .add("for (let call = 0; call < trace.calls.count; call += 1) describeCall(trace, index, call);");
