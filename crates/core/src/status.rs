@@ -220,6 +220,7 @@ impl Status {
     }
 
     /// An abort drops the work up to `ticket`, as far as it has not passed. Called before the ticket passes.
+    /// From here on the queue begins none of it.
     pub fn drop_through(&self, ticket: Ticket) {
         self.dropped.fetch_max(ticket, Ordering::AcqRel);
     }
@@ -227,7 +228,13 @@ impl Status {
     /// Whether the op `ticket` was dropped, or will be: by an abort, or because the stream has stopped for
     /// good.
     pub fn is_dropped(&self, ticket: Ticket) -> bool {
-        self.dropped.load(Ordering::Acquire) >= ticket || self.is_halted()
+        self.is_aborted(ticket) || self.is_halted()
+    }
+
+    /// Whether an abort has dropped the op `ticket`, or will.
+    #[inline]
+    pub fn is_aborted(&self, ticket: Ticket) -> bool {
+        self.dropped.load(Ordering::Acquire) >= ticket
     }
 
     /// Why work behind `ticket` was, or may have been, dropped: by an abort, which every waiter of that time

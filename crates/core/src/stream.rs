@@ -368,7 +368,7 @@ impl Stream {
         let meant: Vec<_> = last.nested.extract_if(.., |(ticket, _)| is_meant(*ticket)).collect();
         // An abort waits for work that may want the lock.
         drop(last);
-        meant.iter().filter_map(|(_, work)| work.upgrade()).for_each(|work| work.abort());
+        meant.iter().filter_map(|(_, work)| work.upgrade()).for_each(|work| work.abort_of(&self.state));
     }
 }
 

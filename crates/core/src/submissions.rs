@@ -25,8 +25,9 @@ impl StreamState {
 
 /// Work that an op of a stream stands for and that runs on queues of its own.
 pub(crate) trait NestedWork: Send + Sync {
-    /// Drops what has not begun and stops what runs; returns when no byte of it moves any more.
-    fn abort(&self);
+    /// Drops what this stream has launched and has not begun, and stops what runs; returns when no byte of it
+    /// moves any more.
+    fn abort_of(&self, launcher: &Arc<StreamState>);
 
     /// Has failures told of what has ended. A device may tell them only when it is asked.
     fn collect_failures(&self);

@@ -314,12 +314,127 @@ fn an_abort_of_the_launching_stream_stops_the_model_with_it() {
     expect("queued", aclmdlRIDestroy(model), MODEL_RUNNING);
     ok(aclrtStreamAbort(launcher));
     expect("told", aclrtSynchronizeStream(launcher), STREAM_ABORT);
-    // Executions of other streams are dropped with it, and their streams say so.
-    refused("the other", aclrtSynchronizeStream(other), STREAM_ABORT, &["model was aborted"]);
-    ok(aclrtRecordNotify(notify, other));
-    finish(other);
+    blocked::settle();
     [one, two].into_iter().for_each(|memory| memory.assert_all(0, "nothing of it moves any more"));
+    // The other stream's is not dropped with it: it waits for the notify that the dropped ones did not get.
+    assert_eq!(stream_status(other), STREAM_NOT_READY);
+    ok(aclrtRecordNotify(notify, launcher));
+    finish(other);
+    [one, two].into_iter().for_each(|memory| memory.assert_all(1, "that of the other stream"));
+    [one, two].into_iter().for_each(|memory| memory.fill(0));
+    ok(aclrtRecordNotify(notify, other));
     run(model, launcher);
     [one, two].into_iter().for_each(|memory| memory.assert_all(1, "both can be used again"));
     ok(aclmdlRIDestroy(model));
+}
+
+/// How a stream loses what it has.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    Abort,
+    ForcedEnd,
+}
+
+// proves: G29
+#[test]
+fn a_stream_that_loses_its_execution_takes_none_of_other_streams_with_it() {
+    for (is_forked, loss) in [(false, Loss::Abort), (true, Loss::Abort), (true, Loss::ForcedEnd)] {
+        own_context();
+        let (main, side, [first, second, third]) = (stream(), stream(), [(); 3].map(|()| stream()));
+        let (runs, mut notify) = (Memory::device(64), 0);
+        ok(aclrtCreateNotify(&mut notify, 0));
+        let one = Memory::holding(Home::Device, &1i32.to_ne_bytes().repeat(16));
+        let model = capture(main, || {
+            ok(aclrtWaitAndResetNotify(notify, main, 0));
+            let works = if is_forked { side } else { main };
+            if is_forked {
+                fork(event(), main, side);
+            }
+            ok(aclrtReduceAsync(runs.addr, one.addr, 64, 10, 3, works, 0));
+            if is_forked {
+                fork(event(), side, main);
+            }
+        });
+        let count = |number: i32| number.to_ne_bytes().repeat(16);
+        // In turn, the one that runs is lost, one in the middle, and the last.
+        for (lost, others) in [(0, [1, 2]), (1, [0, 2]), (2, [0, 1])] {
+            let what = format!("{loss:?} of number {lost}, forked: {is_forked}");
+            runs.write(&count(0));
+            let mut launchers = [first, second, third];
+            if matches!(loss, Loss::ForcedEnd) {
+                launchers[lost] = stream();
+            }
+            launchers.iter().for_each(|stream| ok(aclmdlRIExecuteAsync(model, *stream)));
+            blocked::settle();
+            match loss {
+                Loss::Abort => {
+                    ok(aclrtStreamAbort(launchers[lost]));
+                    expect(&what, aclrtSynchronizeStream(launchers[lost]), STREAM_ABORT);
+                }
+                Loss::ForcedEnd => ok(aclrtDestroyStreamForce(launchers[lost])),
+            }
+            for (number, other) in others.into_iter().enumerate() {
+                ok(aclrtRecordNotify(notify, main));
+                finish(launchers[other]);
+                runs.assert_holds(&count(number as i32 + 1), &what);
+            }
+            runs.assert_holds(&count(2), &what);
+        }
+        eventually("the last execution is over", || aclmdlRIDestroy(model) == 0);
+        drop(message());
+        ok(aclrtDestroyNotify(notify));
+    }
+}
+
+// proves: G29 G30
+#[test]
+fn a_blocking_execution_that_ran_out_of_time_is_not_lost_with_those_of_streams() {
+    own_context();
+    let (main, [first, second]) = (stream(), [(); 2].map(|()| stream()));
+    let (runs, mut notify) = (Memory::device(64), 0);
+    ok(aclrtCreateNotify(&mut notify, 0));
+    let one = Memory::holding(Home::Device, &1i32.to_ne_bytes().repeat(16));
+    let model = capture(main, || {
+        ok(aclrtWaitAndResetNotify(notify, main, 0));
+        ok(aclrtReduceAsync(runs.addr, one.addr, 64, 10, 3, main, 0));
+    });
+    runs.write(&0i32.to_ne_bytes().repeat(16));
+    expect("waits", aclmdlRIExecute(model, 20), STREAM_SYNC_TIMEOUT);
+    [first, second].into_iter().for_each(|stream| ok(aclmdlRIExecuteAsync(model, stream)));
+    ok(aclrtStreamAbort(first));
+    expect("told", aclrtSynchronizeStream(first), STREAM_ABORT);
+    ok(aclrtRecordNotify(notify, main));
+    eventually("the first one is done", || runs.read() == 1i32.to_ne_bytes().repeat(16));
+    ok(aclrtRecordNotify(notify, main));
+    finish(second);
+    runs.assert_holds(&2i32.to_ne_bytes().repeat(16), "the aborted one did not run");
+    ok(aclmdlRIDestroy(model));
+}
+
+// proves: G29 G34
+#[test]
+fn an_abort_of_a_model_drops_executions_that_wait_for_their_turn() {
+    own_context();
+    let ([first, second], mut head, memory) = ([(); 2].map(|()| stream()), 0, Memory::device(64));
+    ok(aclrtCreateStreamWithConfig(&mut head, 0, PERSISTENT));
+    let mut built = 0;
+    ok(aclmdlRIBuildBegin(&mut built, 0));
+    ok(aclmdlRIBindStream(built, head, 0));
+    let held = Held::on(head);
+    ok(aclrtMemsetAsync(memory.addr, 64, 1, 64, head));
+    ok(aclmdlRIEndTask(built, head));
+    ok(aclmdlRIBuildEnd(built, 0));
+    memory.fill(0);
+    [first, second].into_iter().for_each(|stream| ok(aclmdlRIExecuteAsync(built, stream)));
+    ok(aclmdlRIAbort(built));
+    held.go();
+    for stream in [first, second] {
+        refused("told", aclrtSynchronizeStream(stream), STREAM_ABORT, &["model was aborted"]);
+    }
+    memory.assert_all(0, "nothing ran");
+    [first, second].into_iter().for_each(|stream| ok(aclmdlRIExecuteAsync(built, stream)));
+    [first, second].into_iter().for_each(finish);
+    memory.assert_all(1, "it runs again");
+    ok(aclmdlRIUnbindStream(built, head));
+    ok(aclmdlRIDestroy(built));
 }

@@ -302,7 +302,7 @@ pub fn execute_async(here: &Here, model: usize, stream: usize) -> Result<()> {
 
 /// Launches an execution. If memory of the graph was freed it does nothing, and fails in its turn.
 fn launch(graph: &Arc<Graph>, stream: &Arc<Stream>) -> Result<()> {
-    match graph.execute(stream) {
+    match graph.execute_in_turn(stream) {
         Ok(_) => Ok(()),
         Err(error) if error.kind == Kind::BadAddress => {
             let status = Arc::downgrade(stream);

@@ -9,8 +9,11 @@ use crate::{
 use std::collections::VecDeque;
 
 /// Executions in the order of their launches. Only one thread at a time adds one.
-#[derive(Default)]
-pub(super) struct Executions(Mutex<ExecutionList>);
+pub(super) struct Executions {
+    /// The streams of the graph's own, one for each branch.
+    branches: Vec<Arc<StreamState>>,
+    list: Mutex<ExecutionList>,
+}
 
 #[derive(Default)]
 struct ExecutionList {
@@ -18,12 +21,17 @@ struct ExecutionList {
     /// The newest op of each stream that launched executions: one entry for a stream, however many it
     /// launched.
     launchers: Vec<LaunchPoint>,
+    /// The newest number that was given to an execution.
+    newest: u64,
 }
 
 /// An execution.
 struct Execution {
-    /// The newest ticket of each branch's own stream before it.
-    before: Vec<Ticket>,
+    /// Told apart from all others of its graph by this, if it waits for its turn; else 0.
+    number: u64,
+    /// The newest ticket of each branch's own stream before it. `None` while it waits for its turn: nothing
+    /// of it has been submitted to these then.
+    before: Option<Vec<Ticket>>,
     /// The newest one of each behind it, if it uses these streams.
     after: Vec<Ticket>,
     launcher: Arc<StreamState>,
@@ -31,6 +39,21 @@ struct Execution {
     first: Ticket,
     /// The last one.
     last: Ticket,
+}
+
+impl Execution {
+    /// Whether the launching stream has come to its end. If that stream was aborted, branches may still be at
+    /// it.
+    fn has_passed(&self) -> bool {
+        has_passed(&self.launcher, self.last)
+    }
+
+    /// Whether nothing of it is left to be done.
+    fn is_over(&self, branches: &[Arc<StreamState>]) -> bool {
+        let mut ends = branches.iter().zip(&self.after);
+        let is_dropped = self.launcher.status.is_dropped(self.last);
+        self.has_passed() && (!is_dropped || ends.all(|(branch, end)| has_passed(branch, *end)))
+    }
 }
 
 /// An op of a stream that launched executions.
@@ -50,32 +73,94 @@ fn has_passed(stream: &StreamState, ticket: Ticket) -> bool {
 }
 
 impl Executions {
-    /// Adds an execution that is about to be submitted to these branches, with its first op in the launching
-    /// stream. [`end`](Self::end) follows before the next one.
-    pub(super) fn begin(&self, branches: &[Arc<Stream>], launcher: &Arc<StreamState>, first: Ticket) {
-        let before = branches.iter().map(|stream| stream.newest()).collect();
-        let (after, launcher) = (Vec::new(), launcher.clone());
-        let execution = Execution { before, after, launcher, first, last: Ticket::MAX };
-        lock(&self.0).queued.push_back(execution);
+    /// None yet, of a graph that has these streams of its own.
+    pub(super) fn new(branches: &[Arc<Stream>]) -> Executions {
+        let branches = branches.iter().map(|stream| stream.state.clone()).collect();
+        Executions { branches, list: Mutex::default() }
     }
 
-    /// The newest execution has been submitted to these streams of the graph's own.
-    pub(super) fn note_ends(&self, branches: &[Arc<Stream>]) {
-        if let Some(newest) = lock(&self.0).queued.back_mut() {
-            newest.after = branches.iter().map(|stream| stream.newest()).collect();
+    /// The newest ticket of each branch.
+    fn newest_of_branches(&self) -> Vec<Ticket> {
+        self.branches.iter().map(|branch| lock(&branch.submitted).ticket).collect()
+    }
+
+    /// Adds an execution that is about to be submitted to the branches, with its first op in the launching
+    /// stream. [`end`](Self::end) follows before the next one.
+    pub(super) fn begin(&self, launcher: &Arc<StreamState>, first: Ticket) {
+        self.add(0, Some(self.newest_of_branches()), launcher, first);
+    }
+
+    /// A number for an execution that is to wait for its turn.
+    pub(super) fn next_number(&self) -> u64 {
+        let mut list = lock(&self.list);
+        list.newest += 1;
+        list.newest
+    }
+
+    /// Adds an execution that waits for its turn. [`end`](Self::end) follows as for others.
+    pub(super) fn defer(&self, number: u64, launcher: &Arc<StreamState>, first: Ticket) {
+        self.add(number, None, launcher, first);
+    }
+
+    fn add(&self, number: u64, before: Option<Vec<Ticket>>, launcher: &Arc<StreamState>, first: Ticket) {
+        let (after, launcher, last) = (Vec::new(), launcher.clone(), Ticket::MAX);
+        let execution = Execution { number, before, after, launcher, first, last };
+        lock(&self.list).queued.push_back(execution);
+    }
+
+    /// It is the turn of the execution of this number, which is about to be submitted to the branches. The
+    /// last op of the launching stream that belongs to it; `None` if it was dropped.
+    pub(super) fn begin_deferred(&self, number: u64) -> Option<Ticket> {
+        let before = self.newest_of_branches();
+        let mut list = lock(&self.list);
+        let execution = list.queued.iter_mut().find(|it| it.number == number)?;
+        if execution.launcher.status.is_dropped(execution.last) {
+            return None;
+        }
+        execution.before = Some(before);
+        Some(execution.last)
+    }
+
+    /// Executions that wait for their turn will do nothing.
+    pub(super) fn cancel_deferred(&self) {
+        lock(&self.list).queued.retain(|execution| execution.before.is_some());
+    }
+
+    /// Whether the newest execution waits for its turn. If it does not, no other does: those that are
+    /// launched behind one that waits do so as well.
+    pub(super) fn is_newest_deferred(&self) -> bool {
+        let list = self.unfinished();
+        list.queued.back().is_some_and(|newest| newest.before.is_none() && !newest.has_passed())
+    }
+
+    /// Whether the branches have work of an execution that this stream launched.
+    pub(super) fn is_launched_by(&self, launcher: &Arc<StreamState>) -> bool {
+        let list = self.unfinished();
+        let mut submitted = list.queued.iter().filter(|it| it.before.is_some());
+        submitted.any(|it| Arc::ptr_eq(&it.launcher, launcher) && !it.is_over(&self.branches))
+    }
+
+    /// The newest execution that does not wait for its turn has been submitted to the branches.
+    pub(super) fn note_ends(&self) {
+        let after = self.newest_of_branches();
+        let mut list = lock(&self.list);
+        if let Some(newest) = list.queued.iter_mut().rev().find(|it| it.before.is_some()) {
+            newest.after = after;
         }
     }
 
     /// How far the branches' own streams have come with the executions that are over.
     pub(super) fn ends_reached(&self) -> Vec<Ticket> {
-        let list = lock(&self.0);
-        let over = list.queued.iter().take_while(|it| has_passed(&it.launcher, it.last));
-        over.last().map_or_else(Vec::new, |execution| execution.after.clone())
+        let list = lock(&self.list);
+        let over = list.queued.iter().take_while(|it| it.has_passed());
+        over.filter(|it| it.before.is_some())
+            .last()
+            .map_or_else(Vec::new, |execution| execution.after.clone())
     }
 
     /// The newest execution has been submitted up to this op of its launching stream.
     pub(super) fn end(&self, last: Ticket) {
-        let ExecutionList { queued, launchers } = &mut *lock(&self.0);
+        let ExecutionList { queued, launchers, .. } = &mut *lock(&self.list);
         let Some(newest) = queued.back_mut() else { return };
         newest.last = last;
         match launchers.iter_mut().find(|point| Arc::ptr_eq(&point.launcher, &newest.launcher)) {
@@ -87,16 +172,16 @@ impl Executions {
     /// The list, without executions at its front that are over: only the oldest is asked, however many are
     /// queued. One behind it that was aborted stays until those before it are over.
     fn unfinished(&self) -> MutexGuard<'_, ExecutionList> {
-        let mut list = lock(&self.0);
-        while list.queued.front().is_some_and(|oldest| has_passed(&oldest.launcher, oldest.last)) {
+        let mut list = lock(&self.list);
+        while list.queued.front().is_some_and(|oldest| oldest.is_over(&self.branches)) {
             list.queued.pop_front();
         }
         list
     }
 
-    /// Whether there is none.
+    /// Whether the launching streams have come to the end of all.
     pub(super) fn is_empty(&self) -> bool {
-        self.unfinished().queued.is_empty()
+        self.unfinished().queued.iter().all(Execution::has_passed)
     }
 
     /// The ends of the executions that other streams than this one launched. One for each stream: an
@@ -111,15 +196,17 @@ impl Executions {
     /// The launching stream and the first op there of the execution that the op `ticket` of a branch belongs
     /// to.
     pub(super) fn launch_of(&self, branch: Branch, ticket: Ticket) -> Option<(Arc<StreamState>, Ticket)> {
-        let list = lock(&self.0);
-        let execution = list.queued.iter().rev().find(|execution| execution.before[branch] < ticket)?;
+        let list = lock(&self.list);
+        let is_behind = |before: &Vec<Ticket>| before[branch] < ticket;
+        let execution = list.queued.iter().rev().find(|it| it.before.as_ref().is_some_and(is_behind))?;
         Some((execution.launcher.clone(), execution.first))
     }
 
-    /// The launching stream and the first op there of each execution that is not over.
-    pub(super) fn launches(&self) -> Vec<(Arc<StreamState>, Ticket)> {
+    /// The launching stream and the first op there of each execution that is not over: of those that have
+    /// been submitted to the branches, or of those that wait for their turn.
+    pub(super) fn launches(&self, are_submitted: bool) -> Vec<(Arc<StreamState>, Ticket)> {
         let list = self.unfinished();
-        let unfinished = list.queued.iter().filter(|it| !has_passed(&it.launcher, it.last));
-        unfinished.map(|execution| (execution.launcher.clone(), execution.first)).collect()
+        let meant = list.queued.iter().filter(|it| it.before.is_some() == are_submitted && !it.has_passed());
+        meant.map(|execution| (execution.launcher.clone(), execution.first)).collect()
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     footprint::{Footprints, was_freed},
     observe::TaskId,
     stream::Transaction,
-    submissions::NestedWork,
+    submissions::{NestedWork, StreamState},
     sync::{Arc, AtomicU64, Mutex, Ordering, Weak, lock},
 };
 use executions::Executions;
@@ -97,18 +97,15 @@ impl Drop for OpenedInTheEnd {
 }
 
 impl NestedWork for Graph {
-    fn abort(&self) {
-        self.tell_abort();
-        self.streams.iter().for_each(|stream| stream.abort());
-        let groups = self.tasks.iter().filter_map(|task| match &task.work {
-            Work::Group(group) => Some(group),
-            _ => None,
-        });
-        groups.for_each(|group| group.abort());
+    fn abort_of(&self, launcher: &Arc<StreamState>) {
+        let _turn = lock(&self.turn);
+        if self.executions.is_launched_by(launcher) {
+            self.abort_submitted();
+        }
     }
 
     fn collect_failures(&self) {
-        if !self.is_detached && self.streams.len() == 1 {
+        if !self.has_own_streams() {
             return;
         }
         for (stream, ticket) in self.streams.iter().zip(self.executions.ends_reached()) {
@@ -127,6 +124,7 @@ impl Graph {
         kept: Vec<Box<dyn Any + Send + Sync>>,
     ) -> Graph {
         Graph {
+            executions: Executions::new(&streams),
             is_detached: tasks.iter().any(|task| matches!(task.work, Work::Each(_) | Work::Group(_))),
             compared: AtomicU64::new(u64::MAX),
             memory,
@@ -138,7 +136,6 @@ impl Graph {
             heads: Vec::new(),
             tails: Vec::new(),
             turn: Mutex::default(),
-            executions: Executions::default(),
         }
     }
 
@@ -174,10 +171,27 @@ impl Graph {
         }
     }
 
+    /// Drops what the branches have.
+    fn abort_submitted(&self) {
+        self.tell_abort(self.executions.launches(true));
+        // First everywhere: fences of dropped work are done, and no branch may go on because another's are.
+        for stream in &self.streams {
+            let newest = stream.newest();
+            if !stream.has_passed(newest) {
+                stream.status().drop_through(newest);
+            }
+        }
+        self.streams.iter().for_each(|stream| stream.abort());
+        let groups = self.tasks.iter().filter_map(|task| match &task.work {
+            Work::Group(group) => Some(group),
+            _ => None,
+        });
+        groups.for_each(|group| group.abort());
+    }
+
     /// Fails executions that are about to be dropped. A stream that is aborted itself says so by itself.
-    fn tell_abort(&self) {
+    fn tell_abort(&self, launched: Vec<(Arc<StreamState>, Ticket)>) {
         let dropped = Kind::Aborted.because("the model was aborted before its work was done");
-        let launched = self.executions.launches();
         let still_there = launched.iter().filter(|(launcher, first)| !launcher.status.is_dropped(*first));
         still_there.for_each(|(launcher, first)| launcher.status.fail_at(*first, dropped.clone()));
     }
@@ -196,20 +210,42 @@ impl Graph {
 
     /// Drops all executions that are queued or run; returns when no byte of them moves any more.
     pub fn abort(&self) {
-        NestedWork::abort(self);
+        let _turn = lock(&self.turn);
+        self.tell_abort(self.executions.launches(false));
+        self.executions.cancel_deferred();
+        self.abort_submitted();
     }
 
     /// Submits an execution to `stream`: behind everything that was submitted there, and behind executions of
     /// this graph that were submitted before, to whichever stream. Fails, and does nothing, if memory of the
     /// graph was freed. Returns the ticket of its last op.
+    ///
+    /// An abort of a stream whose execution runs on streams of the graph's own drops those that other streams
+    /// have submitted behind it, too; see [`execute_in_turn`](Self::execute_in_turn).
     pub fn execute(self: &Arc<Self>, stream: &Stream) -> Result<Ticket> {
+        self.launch(stream, false)
+    }
+
+    /// As [`execute`](Self::execute), but while an execution of another stream is unfinished, nothing is
+    /// submitted to the graph's own streams: they have executions of one launching stream at a time, and an
+    /// abort of that drops no others. The tasks are submitted when `stream` comes to them, and fail then if
+    /// memory of the graph was freed meanwhile.
+    pub fn execute_in_turn(self: &Arc<Self>, stream: &Stream) -> Result<Ticket> {
+        self.launch(stream, true)
+    }
+
+    fn launch(self: &Arc<Self>, stream: &Stream, in_turn: bool) -> Result<Ticket> {
         let _turn = lock(&self.turn);
         self.compare()?;
         self.collect_failures();
         let before = self.executions.ends_elsewhere(&stream.state);
-        let submitted = match self.is_detached {
-            true => self.execute_detached(stream, before),
-            false => self.execute_here(stream, before),
+        let has_others = !before.is_empty() || self.executions.is_newest_deferred();
+        let submitted = if in_turn && has_others && self.has_own_streams() {
+            self.execute_deferred(stream, before)
+        } else if self.is_detached {
+            self.execute_detached(stream, before)
+        } else {
+            self.execute_here(stream, before)
         };
         self.memory.tell(|observer| observer.executing(None));
         if let Ok(ticket) = submitted {
@@ -225,11 +261,11 @@ impl Graph {
             // Once more, under the lock: a free from here on finds the ops of this execution.
             self.compare()?;
             before.into_iter().try_for_each(|end| launch.wait_for(end))?;
-            self.executions.begin(&self.streams, &stream.state, launch.newest() + 1);
+            self.executions.begin(&stream.state, launch.newest() + 1);
             let submitted = self.submit(&mut BranchStream::Launching(launch));
-            self.executions.note_ends(self.own_streams());
             self.executions.end(launch.newest());
             if self.streams.len() > 1 {
+                self.executions.note_ends();
                 launch.nest(self.weak());
             }
             submitted
@@ -243,32 +279,69 @@ impl Graph {
         let ticket = stream.transact(|launch| {
             begun = Some(launch.fence()?);
             launch.wait_for(gate.0.clone())?;
-            self.executions.begin(&self.streams, &stream.state, launch.newest());
+            self.executions.begin(&stream.state, launch.newest());
             self.executions.end(launch.newest());
             launch.nest(self.weak());
             Ok(())
         })?;
-        // An abort of the launching stream finds what was submitted before it; what came after it is dropped
-        // here.
-        let is_dropped = || stream.status().is_dropped(ticket);
-        if is_dropped() {
-            return Ok(ticket);
-        }
-        let main = &self.streams[0];
-        let submitted = before.into_iter().chain(begun).try_for_each(|fence| main.wait_for(fence).map(drop));
-        let submitted = submitted.and_then(|()| self.submit(&mut BranchStream::Detached(main)));
-        if let Err(error) = submitted {
-            stream.status().fail_at(ticket, error);
-        }
-        self.executions.note_ends(self.own_streams());
-        if is_dropped() {
-            self.abort();
-        }
-        if let Ok(end) = main.fence() {
-            stream.tell(|observer| observer.bound(gate.0.number(), end.point()));
-            gate.0.bind(end);
+        if !stream.status().is_dropped(ticket) {
+            self.submit_detached(before.into_iter().chain(begun), &stream.state, ticket, &gate.0);
         }
         Ok(ticket)
+    }
+
+    /// As `execute_detached`, when all executions before this one are over: a function of the launching
+    /// stream submits the tasks. Dropped with that stream's work, it submits none.
+    fn execute_deferred(self: &Arc<Self>, stream: &Stream, before: Vec<Arc<dyn Fence>>) -> Result<Ticket> {
+        let (gate, graph, launcher) = (OpenedInTheEnd(Gate::new()), self.clone(), stream.state.clone());
+        stream.transact(|launch| {
+            before.into_iter().try_for_each(|end| launch.wait_for(end))?;
+            let end = gate.0.clone();
+            let number = self.executions.next_number();
+            let run = move || graph.run_deferred(number, &launcher, &gate.0);
+            // SAFETY: the op has no addresses.
+            unsafe { launch.submit(Op::Call(Box::new(run)))? };
+            launch.wait_for(end)?;
+            self.executions.defer(number, &stream.state, launch.newest());
+            self.executions.end(launch.newest());
+            launch.nest(self.weak());
+            Ok(())
+        })
+    }
+
+    /// It is the turn of a deferred execution, on a thread where it may block.
+    fn run_deferred(&self, number: u64, launcher: &Arc<StreamState>, gate: &Gate) {
+        // A stream that was aborted may have passed its execution before the branches dropped theirs.
+        for branch in &self.streams {
+            drop(branch.fence().and_then(|so_far| so_far.wait(None)));
+        }
+        let _turn = lock(&self.turn);
+        if let Some(ticket) = self.executions.begin_deferred(number) {
+            self.submit_detached(None, launcher, ticket, gate);
+            self.memory.tell(|observer| observer.executing(None));
+        }
+    }
+
+    /// Submits all tasks to the graph's own streams, behind these fences. `gate`, which the op `ticket` of the
+    /// launching stream waits for, is done when they are.
+    fn submit_detached(
+        &self,
+        before: impl IntoIterator<Item = Arc<dyn Fence>>,
+        launcher: &Arc<StreamState>,
+        ticket: Ticket,
+        gate: &Gate,
+    ) {
+        let main = &self.streams[0];
+        let submitted = before.into_iter().try_for_each(|fence| main.wait_for(fence).map(drop));
+        let submitted = submitted.and_then(|()| self.submit(&mut BranchStream::Detached(main)));
+        if let Err(error) = submitted {
+            launcher.status.fail_at(ticket, error);
+        }
+        self.executions.note_ends();
+        if let Ok(end) = main.fence() {
+            self.memory.tell(|observer| observer.bound(gate.number(), end.point()));
+            gate.bind(end);
+        }
     }
 
     fn weak(self: &Arc<Self>) -> Weak<dyn NestedWork> {
@@ -276,9 +349,9 @@ impl Graph {
         weak
     }
 
-    /// The streams of its own that executions use.
-    fn own_streams(&self) -> &[Arc<Stream>] {
-        if self.is_detached || self.streams.len() > 1 { &self.streams } else { &[] }
+    /// Whether executions use streams of its own.
+    fn has_own_streams(&self) -> bool {
+        self.is_detached || self.streams.len() > 1
     }
 
     /// Submits all tasks. If one of them cannot be submitted, those before it run.

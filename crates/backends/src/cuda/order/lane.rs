@@ -337,7 +337,7 @@ impl Lane {
         has_waited: bool,
     ) -> Next {
         state.tail.move_on(&self.progress, ticket - 1);
-        if self.progress.status.is_halted() {
+        if self.progress.status.is_dropped(ticket) {
             self.discard(task.into_function());
             return Next::Follows;
         }
@@ -380,7 +380,7 @@ impl Lane {
     /// before.
     pub fn begin(&self, ticket: Ticket) -> bool {
         let mut state = lock(&self.state);
-        let is_wanted = !self.progress.status.is_halted() && state.backlog.begin(ticket);
+        let is_wanted = !self.progress.status.is_dropped(ticket) && state.backlog.begin(ticket);
         state.tail.pin(&self.progress);
         let before = ticket - 1;
         let needs_event = is_wanted && self.progress.passed() < before;

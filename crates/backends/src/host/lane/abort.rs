@@ -59,9 +59,11 @@ impl Lane {
         }
     }
 
-    /// Whether the first op in hand was aborted.
+    /// Whether the first op in hand was aborted, or is about to be: an abort of several streams marks what it
+    /// drops in all of them before the first one passes any of it.
     pub(super) fn is_aborted(&self) -> bool {
-        self.status.passed() < self.signs.aborted.load(Ordering::Acquire)
+        let passed = self.status.passed();
+        passed < self.signs.aborted.load(Ordering::Acquire) || self.status.is_aborted(passed + 1)
     }
 
     /// Drops the first op in hand if it was aborted, or all of them if the stream has stopped for good.
