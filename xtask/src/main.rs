@@ -5,6 +5,7 @@
 //! running alone.
 
 mod abi;
+mod browser;
 mod c;
 mod client;
 mod clients;

@@ -10,7 +10,8 @@ use crate::needs::{self, Need};
 use crate::outcome::Outcome;
 use crate::shell::{self, cargo};
 use crate::{
-    abi, client, clients, count, deep, device, dist, places, python, readme, requirements, shape, tools,
+    abi, browser, client, clients, count, deep, device, dist, places, python, readme, requirements, shape,
+    tools,
 };
 
 type Run = fn(&Path) -> Result<Outcome, String>;
@@ -79,6 +80,8 @@ const STEPS: &[Step] = &[
         clients::run,
     )
     .with(&[BUILDER, Need::Libclang, Need::Torch]),
+    deep_step("browser", "the pages in a headless Chromium: what they draw, and how fast", browser::run)
+        .with(&[Need::Program("chromium")]),
     deep_step("tsan", "threaded tests under ThreadSanitizer", deep::thread_sanitizer)
         .with(&[Need::RustSource]),
     deep_step("pythons", "the module acl under every other Python that is here", python::run_others)

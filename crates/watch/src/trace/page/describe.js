@@ -27,6 +27,15 @@ function opTitle(trace, op) {
   return capital(trace.kinds[ops.kind[op]]) + route + size;
 }
 
+// The same in fewer words, for a table.
+function opShort(trace, op) {
+  const { ops, routes, kinds } = trace;
+  const end = (device) => (device === null ? "host" : `device ${device}`);
+  const route = routes[ops.route[op]];
+  const way = route ? ` ${end(route.src)} → ${end(route.dst)}${route.pageable ? ", pageable" : ""}` : "";
+  return capital(kinds[ops.kind[op]]) + way + (ops.bytes[op] > 0 ? `, ${formatBytes(ops.bytes[op])}` : "");
+}
+
 // Which op: its place.
 function opName(trace, op) {
   const { ops } = trace;

@@ -162,8 +162,8 @@ function drawTrack(scene, row, track, y, drawn) {
     const right = Math.max(Math.round(x1), left + 1);
     drawn.boxes += 1;
     if (x1 - x0 <= 4) {
-      const [from, to] = [Math.max(left, 0), Math.min(right, strips.width)];
-      strips.pixels.fill(palette.pixels[tint][shade], line * strips.width + from, line * strips.width + Math.max(from, to));
+      const to = line * strips.width + Math.min(right, strips.width);
+      for (let at = line * strips.width + Math.max(left, 0); at < to; at += 1) strips.pixels[at] = palette.pixels[tint][shade];
       return;
     }
     // Boxes that can be told apart have a gap between them.

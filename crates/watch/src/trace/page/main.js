@@ -391,7 +391,7 @@ find("summary").textContent = summaryText(trace);
 find("note").textContent = leftOutText(trace);
 find("note").hidden = !find("note").textContent;
 find("tall").style.height = `${rowsHeight + AXIS_HEIGHT}px`;
-showLegend(find("legend"));
+showLegend(find("legend"), rows);
 const causes = [["any", "anything"], ...Object.entries(CAUSES), ["calls", "blocked calls"]];
 find("cause").replaceChildren(...causes.map(([value, text]) => element("option", { value, textContent: text })));
 find("cause").addEventListener("change", (event) => fillTable(event.target.value));

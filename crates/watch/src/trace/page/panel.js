@@ -57,7 +57,7 @@ function tableRows(trace, index, choice) {
   return longestWaits(trace, index, TABLE_ROWS, choice === "any" ? null : choice).map(({ op, nanos, cause, by }) => ({
     selection: { op },
     cells: [
-      formatNanos(nanos), opTitle(trace, op), opName(trace, op),
+      formatNanos(nanos), opShort(trace, op), opName(trace, op),
       by >= 0 && cause !== "stream" ? `${CAUSES[cause]}: ${opName(trace, by)}` : CAUSES[cause],
       trace.ops.call[op] >= 0 ? callerText(trace, trace.ops.call[op]) : "",
     ],
@@ -81,14 +81,18 @@ function showTable(table, rows, isCalls, select) {
   table.tBodies[0].replaceChildren(...(body.length > 0 ? body : [none]));
 }
 
-function showLegend(box) {
+// The kinds of work and calls that the trace has.
+function showLegend(box, rows) {
   const entry = (name, words) => {
     const swatch = element("i", { className: "swatch" });
     swatch.style.background = `var(--${name === "capture" ? "d2d" : name})`;
     return element("span", {}, [swatch, words]);
   };
-  const entries = TINTS.filter(({ name }) => name !== "capture").map(({ name, words }) => entry(name, words));
-  box.replaceChildren(...entries, entry("pageable", "below a box: pageable memory"));
+  const tracks = rows.flatMap((row) => (row.type === "captures" ? [] : row.tracks || []));
+  const used = TINTS.filter((_, tint) => tracks.some((track) => track.tints.includes(tint)));
+  const hasPageable = rows.some((row) => (row.series || []).some(({ tint, steps }) => tint === "pageable" && steps.size > 0));
+  const pageable = hasPageable ? [entry("pageable", "below a box: pageable memory")] : [];
+  box.replaceChildren(...used.map(({ name, words }) => entry(name, words)), ...pageable);
 }
 
 // What a tooltip says of a box that stands for one op or call, or of many that are too narrow to be told apart.

@@ -38,7 +38,8 @@ function makeTrack(boxes) {
     id: new Uint32Array(size),
     count: new Uint32Array(size),
     tint: new Uint8Array(size),
-    busy: new Map(),
+    tints: [],
+    sums: [],
     hits: null,
   };
   for (let at = 0; at < size; at += 1) {
@@ -55,22 +56,31 @@ function makeTrack(boxes) {
       // A box without a length counts a little, so that marks have a colour of their own.
       sums[at + 1] = sums[at] + (track.tint[at] === tint ? track.end[at] - track.begin[at] + 1 : 0);
     }
-    track.busy.set(tint, sums);
+    track.tints.push(tint);
+    track.sums.push(sums);
   }
   return track;
 }
 
-// How long the boxes from `from` to below `to` are, by the class that has the most of it.
-function busiest(track, from, to) {
-  let tint = track.tint[from];
+// The class that has the most of the time of the boxes from `from` to below `to`.
+function busiestTint(track, from, to) {
+  let best = 0;
   let most = -1;
-  let busy = 0;
-  for (const [each, sums] of track.busy) {
-    const sum = sums[to] - sums[from];
-    busy += sum;
-    if (sum > most) [tint, most] = [each, sum];
+  for (let at = 0; at < track.tints.length; at += 1) {
+    const sum = track.sums[at][to] - track.sums[at][from];
+    if (sum > most) {
+      most = sum;
+      best = at;
+    }
   }
-  return { tint, busy };
+  return track.tints[best];
+}
+
+// How long the boxes from `from` to below `to` are together.
+function busyTime(track, from, to) {
+  let busy = 0;
+  for (const sums of track.sums) busy += sums[to] - sums[from];
+  return busy;
 }
 
 // Calls `emit(x0, x1, tint, from, to, density)` for every box that is to be drawn between the times `t0` and
@@ -89,10 +99,10 @@ function visibleBoxes(track, t0, t1, scale, emit) {
     let to = Math.max(gallop(begin, limit, at), at + 1);
     // Only the last one can be wide, since boxes do not overlap; it is drawn on its own.
     if (to - at > 1 && end[to - 1] - begin[to - 1] >= CELL * scale) to -= 1;
-    const { tint, busy } = busiest(track, at, to);
     const last = end[to - 1];
     const x0 = (begin[at] - t0) / scale;
-    emit(x0, Math.max(x0 + 1, (last - t0) / scale), tint, at, to, Math.min(1, busy / Math.max(last - begin[at], scale)));
+    const density = Math.min(1, busyTime(track, at, to) / Math.max(last - begin[at], scale));
+    emit(x0, Math.max(x0 + 1, (last - t0) / scale), busiestTint(track, at, to), at, to, density);
     at = to;
   }
 }

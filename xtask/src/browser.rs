@@ -1,0 +1,32 @@
+//! The pages that people look at, opened in a headless Chromium: drawn things, mouse, keys, an empty console and
+//! the time of frames. The traces are of made programs, one small and one of 200,000 ops.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::outcome::Outcome;
+use crate::shell::{self, cargo};
+
+/// What the browser is called, where it is installed.
+const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+/// Makes the traces and runs `tests/browser/run.py`, which leaves screenshots in `target/browser`.
+pub fn run(root: &Path) -> Result<Outcome, String> {
+    for (name, package) in [("python3", "python3"), ("chromium", "chromium")] {
+        let is_there =
+            shell::exists(name) || (name == "chromium" && NAMES.iter().any(|it| shell::exists(it)));
+        if !is_there && let Err(why) = shell::apt_get(name, package) {
+            return Ok(Outcome::Skipped(why));
+        }
+    }
+    let out = shell::target_dir(root).join("browser");
+    let (small, large) = (out.join("small"), out.join("large"));
+    for (dir, ops) in [(&small, "2000"), (&large, "200000")] {
+        let mut make = cargo(root, "run -q -p ferry-watch --example made_trace --");
+        shell::run(make.arg(dir).arg(ops))?;
+    }
+    let mut test = Command::new("python3");
+    shell::run(test.arg(root.join("tests/browser/run.py")).args([&small, &large, &out]))?;
+    println!("screenshots: {}", out.display());
+    Ok(Outcome::Passed)
+}
