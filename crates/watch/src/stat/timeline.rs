@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::fact::Nanos;
 
 /// Steps that are kept; half of them are dropped at once.
-const STEPS: usize = 8192;
+const STEPS: usize = 4096;
 
 /// Sums over time of how many intervals overlapped.
 #[derive(Default)]
