@@ -15,6 +15,7 @@ mod pages;
 mod prefix;
 mod run;
 mod smi;
+mod stat;
 mod tour;
 mod trace;
 mod watched;
@@ -60,6 +61,8 @@ enum Command {
     Run(run::RunArgs),
     /// Run a program and show what its copies did: a page, and a file for other viewers
     Trace(trace::TraceArgs),
+    /// Run a program and print what its copies moved; fail if an assertion about that does not hold
+    Stat(stat::StatArgs),
     /// A second process of the tour, which starts it
     #[command(hide = true)]
     Role(tour::RoleArgs),
@@ -114,6 +117,7 @@ fn run_command(command: Command) -> ferry_abi::Result<ExitCode> {
         Command::Explain(args) => explain::main(&args),
         Command::Run(args) => Ok(run::main(&args)),
         Command::Trace(args) => Ok(trace::main(&args)),
+        Command::Stat(args) => Ok(stat::main(&args)),
         Command::Role(args) => tour::role(&args),
         Command::Pages(args) => pages::main(&args),
     }

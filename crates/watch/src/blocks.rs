@@ -252,6 +252,12 @@ mod tests {
         assert_eq!(map.find(1, 0x9000, 6).map(|found| found.block.forgotten), Some(Some(5)));
         map.take(SOURCE, &Fact::Reused { time: 7, base: 0x1000, at: 0x9000 });
         assert!(map.find(1, 0x9000, 6).is_none());
+        // Told late, when the same addresses have other memory already.
+        let mut map =
+            self::map([known(1, 0x1000, 0x9000, 64), forgotten(5, 0x1000), known(6, 0x1000, 0x9000, 64)]);
+        map.take(SOURCE, &Fact::Reused { time: 5, base: 0x1000, at: 0x9000 });
+        let left: Vec<_> = map.find_all(1, 0x9000, 9).iter().map(|found| found.block.known).collect();
+        assert_eq!(left, [6]);
     }
 
     #[test]

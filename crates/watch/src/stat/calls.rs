@@ -1,9 +1,8 @@
 //! The call that each thread is in: facts of one call are known by its place and the moment it began.
 
-use std::collections::HashMap;
-
 use crate::fact::{CallSite, FactSource, Nanos};
 
+use super::generations::FastMap;
 use super::sites::SiteIndex;
 use super::traffic::TrafficClass;
 
@@ -47,7 +46,7 @@ impl CurrentCall {
 /// The latest call of each thread.
 #[derive(Default)]
 pub(super) struct Calls {
-    threads: HashMap<FactSource, CurrentCall>,
+    threads: FastMap<FactSource, CurrentCall>,
 }
 
 impl Calls {

@@ -1,15 +1,55 @@
-//! A map of bounded size that forgets its oldest entries.
+//! Maps of small keys: one with a fast hash, and one of bounded size that forgets its oldest entries.
 //!
 //! Two maps: new entries go to the young one; when that is full, what is left in the old one is dropped and
 //! the young one becomes old. So an entry stays for at least half of the capacity of insertions after it.
 
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+
+/// A map whose keys are numbers that nobody chooses to collide: its hash is one multiplication for each.
+pub(super) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
+
+/// Hashes numbers.
+#[derive(Default)]
+pub(super) struct NumberHasher {
+    state: u64,
+}
+
+impl Hasher for NumberHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u16(&mut self, number: u16) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // An odd number without structure; the rotation brings the well mixed upper bits down.
+        self.state = (self.state ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+
+    fn finish(&self) -> u64 {
+        self.state.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.state >> 32
+    }
+}
 
 /// A map that keeps at most `capacity` entries, the newest.
 pub(super) struct Generations<K, V> {
-    young: HashMap<K, V>,
-    old: HashMap<K, V>,
+    young: FastMap<K, V>,
+    old: FastMap<K, V>,
     capacity: usize,
     /// How many entries were dropped to stay within the capacity.
     dropped: u64,
@@ -17,7 +57,7 @@ pub(super) struct Generations<K, V> {
 
 impl<K: Hash + Eq, V> Generations<K, V> {
     pub(super) fn new(capacity: usize) -> Generations<K, V> {
-        Generations { young: HashMap::new(), old: HashMap::new(), capacity, dropped: 0 }
+        Generations { young: FastMap::default(), old: FastMap::default(), capacity, dropped: 0 }
     }
 
     pub(super) fn insert(&mut self, key: K, value: V) {
@@ -25,8 +65,14 @@ impl<K: Hash + Eq, V> Generations<K, V> {
             self.dropped += self.old.len() as u64;
             self.old = std::mem::take(&mut self.young);
         }
-        self.old.remove(&key);
+        if !self.old.is_empty() {
+            self.old.remove(&key);
+        }
         self.young.insert(key, value);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.young.is_empty() && self.old.is_empty()
     }
 
     pub(super) fn remove(&mut self, key: &K) -> Option<V> {

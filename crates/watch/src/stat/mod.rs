@@ -196,7 +196,9 @@ impl Statistics {
         }
         let key = (source.process, op.point);
         self.open.insert(key, OpenOp { site, class, bytes, submitted: op.time, begun: 0 });
-        if let Some(passed) = self.early.remove(&key) {
+        if !self.early.is_empty()
+            && let Some(passed) = self.early.remove(&key)
+        {
             self.passed(source, &passed);
         }
     }

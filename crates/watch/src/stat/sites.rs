@@ -1,12 +1,12 @@
 //! The calls of the program that did something, by the place they were made from; their number is bounded.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::fact::CallSite;
 use crate::symbols::{CodePlace, Symbols};
 
 use super::counts::Counts;
+use super::generations::FastMap;
 
 /// Call sites that are told apart; what others do is counted as one.
 const TOLD_APART: usize = 4096;
@@ -21,7 +21,7 @@ const OTHERS: SiteIndex = 0;
 
 /// All call sites; the first one stands for those that are too many.
 pub(super) struct Sites {
-    indices: HashMap<SiteKey, SiteIndex>,
+    indices: FastMap<SiteKey, SiteIndex>,
     all: Vec<CountedSite>,
 }
 
@@ -74,7 +74,7 @@ impl Sites {
         let key = SiteKey { process: 0, function: 0, caller: 0 };
         let name = Some(CallName { is_others: true, ..CallName::default() });
         Sites {
-            indices: HashMap::new(),
+            indices: FastMap::default(),
             all: vec![CountedSite { key, stack: 0, counts: Counts::default(), name }],
         }
     }

@@ -3,9 +3,9 @@
 //! Ops of a stream are submitted and pass in one order. So the time that each op was in its queue, and the
 //! time that the queue was not empty, add up with no more memory than one moment for each stream.
 
-use std::collections::HashMap;
-
 use crate::fact::Nanos;
+
+use super::generations::FastMap;
 
 /// Streams that are told apart; past this number all are forgotten, and their sums stay.
 const STREAMS: usize = 1 << 16;
@@ -13,7 +13,7 @@ const STREAMS: usize = 1 << 16;
 /// Sums over all queues.
 #[derive(Default)]
 pub(super) struct Queues {
-    latest: HashMap<(u32, u32), QueueEnds>,
+    latest: FastMap<(u32, u32), QueueEnds>,
     /// Nanoseconds that ops were in their queues, each for itself.
     waited: u64,
     /// Nanoseconds that queues were not empty, each for itself.

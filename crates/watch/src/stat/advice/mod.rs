@@ -15,12 +15,11 @@ mod transfers;
 mod writes;
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 use crate::fact::{Fact, FactSource, Point, Rows, SubmittedOp, Work};
 
 use super::counts::Counts;
-use super::generations::Generations;
+use super::generations::{FastMap, Generations};
 use super::sites::{CallName, SiteIndex};
 use super::traffic::{TrafficKind, TrafficRoute};
 
@@ -130,7 +129,7 @@ struct SiteFinding {
 /// What was found, by pattern and call site.
 #[derive(Default)]
 struct Findings {
-    all: HashMap<(AdviceRule, SiteIndex), SiteFinding>,
+    all: FastMap<(AdviceRule, SiteIndex), SiteFinding>,
 }
 
 impl Findings {

@@ -1,9 +1,8 @@
 //! Patterns in the calls of one thread: loops of small copies, a synchronisation behind each copy.
 
-use std::collections::HashMap;
-
 use crate::fact::{FactSource, Piece, SubmittedOp, Work};
 
+use super::super::generations::FastMap;
 use super::{AdviceRule, Findings, SiteIndex};
 
 /// Threads that are followed; past this number all are forgotten.
@@ -18,12 +17,12 @@ const LARGE_COPY: u64 = 256 << 10;
 /// What each thread has done since it synchronised.
 #[derive(Default)]
 pub(super) struct ThreadPatterns {
-    all: HashMap<FactSource, ThreadPattern>,
+    all: FastMap<FactSource, ThreadPattern>,
 }
 
 #[derive(Default)]
 struct ThreadPattern {
-    loops: HashMap<SiteIndex, LoopRun>,
+    loops: FastMap<SiteIndex, LoopRun>,
     /// Ops that move bytes since the last synchronisation.
     copies: u64,
     /// The site and the bytes of the last of them.

@@ -3,11 +3,9 @@
 //! Everything here is in the order of submission. Copies of streams that nothing orders may run in another
 //! order; then what they leave behind is not decided by the program, and neither is the advice.
 
-use std::collections::HashMap;
-
 use crate::fact::{Piece, Route, Work};
 
-use super::super::generations::Generations;
+use super::super::generations::{FastMap, Generations};
 use super::SiteIndex;
 use super::writes::Writes;
 
@@ -18,11 +16,11 @@ const REMEMBERED: usize = 1 << 16;
 pub(super) struct Transfers {
     /// The number of the last op: ops are counted.
     clock: u64,
-    writes: HashMap<u32, Writes>,
-    sent: HashMap<(u32, Piece), u64>,
-    fetched: HashMap<(u32, u64), Fetch>,
+    writes: FastMap<u32, Writes>,
+    sent: FastMap<(u32, Piece), u64>,
+    fetched: FastMap<(u32, u64), Fetch>,
     /// The clock when a thread of a process last learnt that work had passed.
-    joined: HashMap<u32, u64>,
+    joined: FastMap<u32, u64>,
     /// Hashes of sources by the number of the copy.
     hashes: Generations<u64, u64>,
 }
@@ -50,10 +48,10 @@ impl Default for Transfers {
     fn default() -> Transfers {
         Transfers {
             clock: 0,
-            writes: HashMap::new(),
-            sent: HashMap::new(),
-            fetched: HashMap::new(),
-            joined: HashMap::new(),
+            writes: FastMap::default(),
+            sent: FastMap::default(),
+            fetched: FastMap::default(),
+            joined: FastMap::default(),
             hashes: Generations::new(REMEMBERED),
         }
     }

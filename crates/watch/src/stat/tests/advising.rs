@@ -25,6 +25,7 @@ fn pageable_memory_in_asynchronous_calls() {
         program.finish(site, point, 44);
     }
     program.copy(3, 0, linear(PINNED_H2D, 0, 0, 1000));
+    program.copy(4, 0, linear(Route { src: None, dst: None, is_pageable: true }, 0, 0, 1000));
     let report = program.report();
     let found = found(&report, AdviceRule::PageableAsync);
     assert_eq!(found.len(), 1, "{found:?}");
@@ -90,6 +91,21 @@ fn a_synchronisation_after_some_copies_is_none() {
         }
     });
     assert!(found(&report, AdviceRule::SyncAfterEach).is_empty());
+    // Of two copies from two places, both have to be done.
+    let pairs = looped(10, 4096, |program, _| {
+        let point = program.copy(2, 0, linear(PINNED_H2D, 0, 0, 10));
+        program.wait(SYNC, 3, point);
+    });
+    assert!(found(&pairs, AdviceRule::SyncAfterEach).is_empty());
+    // Seldom, though often enough.
+    let mut count = 0;
+    let seldom = looped(30, 4096, |program, point| {
+        count += 1;
+        if count <= 10 {
+            program.wait(SYNC, 3, point);
+        }
+    });
+    assert!(found(&seldom, AdviceRule::SyncAfterEach).is_empty());
     let few = looped(3, 4096, |program, point| program.wait(SYNC, 3, point));
     assert!(found(&few, AdviceRule::SyncAfterEach).is_empty());
 }

@@ -96,6 +96,10 @@ fn what_is_too_deep_or_too_long_is_refused() {
     for text in ["(".repeat(100_000), "-".repeat(100_000), "!".repeat(100_000), "syncs+".repeat(10_000)] {
         Assertion::parse(&text).expect_err("too much");
     }
+    for sign in ["(", "-", "!"] {
+        let error = Assertion::parse(&sign.repeat(500)).expect_err("too deep");
+        assert!(error.message.contains("100 levels") && error.column == 101, "{error}");
+    }
     let long = vec!["1 == 1"; 400].join(" && ");
     assert!(Assertion::parse(&long).expect("long enough").check(&example()).is_empty());
 }

@@ -160,9 +160,10 @@ fn overlap_and_queue_depth_are_those_of_streams() {
     let site = program.site(ASYNC, 1);
     let points = [0, 0, 1].map(|stream| program.submit(site, stream, linear(PINNED_H2D, 0, 0, 10)));
     let begin = program.now + 100;
-    // Ops that were sent as one share begin and end: their stream works once.
-    for (point, together) in [(points[0], 2), (points[1], 2), (points[2], 1)] {
-        let passed = Passed { point, begin, end: begin + 100, together, ..Passed::default() };
+    // Ops that were sent as one share begin and end: their stream works once. The other stream works for a
+    // half of that time.
+    for (point, together, half) in [(points[0], 2, 0), (points[1], 2, 0), (points[2], 1, 50)] {
+        let passed = Passed { point, begin: begin + half, end: begin + 100, together, ..Passed::default() };
         program.take(Fact::Passed(passed));
     }
     let late = program.submit(site, 1, linear(PINNED_H2D, 0, 0, 10));
@@ -173,10 +174,10 @@ fn overlap_and_queue_depth_are_those_of_streams() {
         &report,
         &[
             ("busy", 400.0),
-            ("busy_together", 100.0),
-            ("overlap", 0.25),
+            ("busy_together", 50.0),
+            ("overlap", 0.125),
             // A half and a half, one, and the late one.
-            ("time", 50.0 + 50.0 + 100.0 + 300.0),
+            ("time", 50.0 + 50.0 + 50.0 + 300.0),
         ],
     );
     assert!(report.run.mean_queue_depth > 1.0 && report.run.mean_queue_depth < 2.0, "{:?}", report.run);
@@ -235,12 +236,12 @@ fn a_process_with_the_number_of_an_old_one_does_not_take_its_names() {
 #[test]
 fn sites_with_one_name_are_one_and_most_bytes_come_first() {
     let mut program = Program::start(Statistics::new());
-    program.copy(1, 0, linear(PINNED_H2D, 0, 0, 10));
-    program.copy(2, 0, linear(PINNED_H2D, 0, 0, 30));
+    program.copy(1, 0, linear(PINNED_H2D, 0, 0, 30));
+    program.copy(2, 0, linear(PINNED_H2D, 0, 0, 10));
     // Another process of the same program.
     program.source = FactSource { process: 8, thread: 1 };
     program.take(Fact::Functions(FUNCTIONS.join("\n")));
-    program.copy(1, 5, linear(PINNED_H2D, 0, 0, 25));
+    program.copy(2, 5, linear(PINNED_H2D, 0, 0, 25));
     let report = program.report();
     let bytes: Vec<_> = report
         .sites
@@ -249,7 +250,7 @@ fn sites_with_one_name_are_one_and_most_bytes_come_first() {
             (site.name.place.as_ref().and_then(|place| place.line), site.counts.traffic_of(|_| true).bytes)
         })
         .collect();
-    assert_eq!(bytes, [(Some(1), 35), (Some(2), 30)]);
+    assert_eq!(bytes, [(Some(2), 35), (Some(1), 30)]);
 }
 
 #[test]
