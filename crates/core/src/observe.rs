@@ -77,7 +77,7 @@ pub enum JoinKind {
 /// runtime: locks may be held around it.
 ///
 /// ```
-/// use ferry_core::{Observer, Point, Seen};
+/// use ferry_core::{Linear, Observer, Point};
 /// use std::sync::atomic::{AtomicUsize, Ordering};
 ///
 /// /// Counts what is submitted. The crate `ferry` takes one in its options.
@@ -85,7 +85,7 @@ pub enum JoinKind {
 /// struct Count(AtomicUsize);
 ///
 /// impl Observer for Count {
-///     fn submitted(&self, _op: Point) {
+///     fn submitted(&self, _op: Point, _copy: Option<&Linear>) {
 ///         self.0.fetch_add(1, Ordering::Relaxed);
 ///     }
 /// }
@@ -116,18 +116,19 @@ pub trait Observer: Send + Sync {
     fn made(&self, op: Point, what: Seen<'_>) {
         let _ = (op, what);
     }
-    /// The queue has taken the op.
-    fn submitted(&self, op: Point) {
-        let _ = op;
+    /// The queue has taken the op. A copy in one piece is shown once more: most copies are such, and an
+    /// observer need not keep what it was shown before.
+    fn submitted(&self, op: Point, copy: Option<&Linear>) {
+        let _ = (op, copy);
     }
     /// The queue has not taken the op, which never gets anywhere; the next op has its ticket.
     fn refused(&self, op: Point, why: &Error) {
         let _ = (op, why);
     }
-    /// The work of the op begins, on this thread. Ops that are dropped do not begin, and a device does not
-    /// tell when one does.
-    fn begun(&self, op: Point) {
-        let _ = op;
+    /// The work of the op begins, on this thread; `at_once` when the op before it in its stream has passed
+    /// here. Ops that are dropped do not begin, and a device does not tell when one does.
+    fn begun(&self, op: Point, at_once: bool) {
+        let _ = (op, at_once);
     }
     /// The op that has begun on this thread takes long, or goes on elsewhere.
     fn suspended(&self, op: Point) {

@@ -26,6 +26,8 @@ pub struct Status {
     observers: Option<Arc<Observers>>,
     /// The ops that failed and have not passed, while there are observers.
     failures: Mutex<Vec<Ticket>>,
+    /// Whether there are such.
+    has_failures: AtomicBool,
     /// Told of every failure, as it happens.
     listener: OnceLock<Listener>,
     /// What queues of the stream run when it is stopped for good.
@@ -55,6 +57,7 @@ impl Status {
             trips: AtomicBool::new(false),
             observers,
             failures: Mutex::default(),
+            has_failures: AtomicBool::new(false),
             listener: OnceLock::new(),
             halt_hooks: Mutex::new(Vec::new()),
         }
@@ -143,14 +146,22 @@ impl Status {
 
     /// What came of an op that is about to pass.
     fn fate(&self, ticket: Ticket) -> Fate {
-        let mut failures = lock(&self.failures);
-        let count = failures.len();
-        failures.retain(|failed| *failed != ticket);
-        match (failures.len() < count, self.is_dropped(ticket)) {
+        let has_failed = self.has_failures.load(Ordering::Acquire) && self.take_failure(ticket);
+        match (has_failed, self.is_dropped(ticket)) {
             (true, _) => Fate::Failed,
             (_, true) => Fate::Dropped,
             _ => Fate::Done,
         }
+    }
+
+    /// Whether the op is among those that failed, which forget it.
+    #[cold]
+    fn take_failure(&self, ticket: Ticket) -> bool {
+        let mut failures = lock(&self.failures);
+        let count = failures.len();
+        failures.retain(|failed| *failed != ticket);
+        self.has_failures.store(!failures.is_empty(), Ordering::Release);
+        failures.len() < count
     }
 
     /// The work that comes next failed while it ran.
@@ -163,6 +174,7 @@ impl Status {
     pub fn fail_at(&self, ticket: Ticket, error: Error) {
         if self.is_observed() {
             lock(&self.failures).push(ticket);
+            self.has_failures.store(true, Ordering::Release);
         }
         if let Some(listener) = self.listener.get() {
             survives(|| listener(ticket, &error));

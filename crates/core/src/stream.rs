@@ -202,7 +202,7 @@ impl Stream {
         self.tell(|observer| observer.made(next, Seen::Op(&op)));
         // SAFETY: passed on from the caller.
         let submit = || unsafe { self.state.queue.submit(op) };
-        self.tell_taken(next, self.status().refusal().map_or_else(submit, Err))
+        self.tell_taken(next, None, self.status().refusal().map_or_else(submit, Err))
     }
 
     /// The fast path with observers. `None` while the stream is recorded, or if the queue refuses the copy.
@@ -218,13 +218,13 @@ impl Stream {
         }
         let next = Point { stream: self.id, ticket: last.ticket + 1 };
         self.tell(|observer| observer.made(next, Seen::Linear(copy)));
-        self.tell_taken(next, submit()).ok()
+        self.tell_taken(next, Some(copy), submit()).ok()
     }
 
     /// Tells observers whether the queue has taken the op.
-    fn tell_taken(&self, op: Point, taken: Result<Ticket>) -> Result<Ticket> {
+    fn tell_taken(&self, op: Point, copy: Option<&Linear>, taken: Result<Ticket>) -> Result<Ticket> {
         match &taken {
-            Ok(_) => self.tell(|observer| observer.submitted(op)),
+            Ok(_) => self.tell(|observer| observer.submitted(op, copy)),
             Err(why) => self.tell(|observer| observer.refused(op, why)),
         }
         taken
@@ -297,7 +297,7 @@ impl Stream {
         let next = Point { stream: self.id, ticket: last.ticket + 1 };
         self.tell(|observer| observer.made(next, Seen::Mark));
         let marked = self.status().refusal().map_or_else(|| self.state.queue.mark(), Err);
-        self.tell_taken(next, marked.as_ref().map(|_| next.ticket).map_err(Error::clone))?;
+        self.tell_taken(next, None, marked.as_ref().map(|_| next.ticket).map_err(Error::clone))?;
         last.ticket += 1;
         marked
     }

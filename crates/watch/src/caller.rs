@@ -1,9 +1,9 @@
 //! The return address of a call from C, as cheap as a load.
 //!
 //! Rust has no word for it. A function that is about to ask notes where it is and where its stack ends
-//! ([`CodePosition::note`], inlined into it); the unwinding tables of the library say how far above that the return
-//! address lies, which is the same for every call of the function. So the tables are read once for each
-//! function, and every later call is two comparisons and a load.
+//! ([`CodePosition::note`], inlined into it); the unwinding tables of the library say how far above that the
+//! return address lies, which is the same for every call of the function. So the tables are read once for
+//! each function, and every later call is two comparisons and a load.
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, NativeEndian, RegisterRule, UnwindContext, UnwindSection,

@@ -16,6 +16,7 @@ pub mod clock;
 pub mod collector;
 mod contents;
 pub mod fact;
+mod local;
 pub mod modules;
 pub mod page_style;
 pub mod recording;

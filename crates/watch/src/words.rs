@@ -9,6 +9,7 @@ mod write;
 
 pub use read::{Unread, read};
 pub use write::{WordSink, write};
+pub(crate) use write::{op as write_op, passed as write_passed};
 
 /// The kinds of facts, as their first word has them. A number is never used for something else.
 mod kind {

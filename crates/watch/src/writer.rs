@@ -3,14 +3,19 @@
 //! Every thread appends to a buffer of its own, without a lock. A thread that ends closes its buffer; facts
 //! that come after that, from destructors of the thread, go through a buffer that is claimed for each of
 //! them. A forked child writes nothing: it would write into the buffers of its parent.
+//!
+//! Two kinds of facts are most of them, a copy in one piece that was submitted and an op that has passed. They
+//! are written word by word ([`FactWriter::submitted_linear`], [`FactWriter::passed`]).
 
 use crate::{
     buffers::{BUFFER_WORDS, Buffers, FULL, Wanted},
-    fact::{Fact, Piece, Point},
+    clock::ticks,
+    fact::{End, Fact, Outcome, Passed, Piece, Point, Route, SubmittedOp, Work},
+    local::{Local, OpId, local},
     words::{self, WordSink},
 };
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     fs::File,
     io, process, ptr,
     sync::{
@@ -28,32 +33,30 @@ const BYTES_AT_ONCE: usize = 32 << 10;
 pub struct FactWriter {
     shared: Arc<WriterState>,
     wanted: Wanted,
+    /// Tells writers apart: a process may have several in the course of time.
+    number: u64,
 }
 
 struct WriterState {
     buffers: Buffers,
-    /// Tells writers apart: a process may have several in the course of time.
-    number: u64,
     process: u32,
     origin: Canary,
 }
 
 thread_local! {
-    /// The buffer that this thread fills.
-    static FILLING: RefCell<Option<Filling>> = const { RefCell::new(None) };
-    /// The system's number of this thread, once it is known.
-    static THREAD: Cell<u32> = const { Cell::new(0) };
+    /// Closes the buffer that this thread fills when the thread ends.
+    static CLOSER: RefCell<Option<Filling>> = const { RefCell::new(None) };
 }
 
 /// A buffer that a thread fills.
 struct Filling {
     shared: Arc<WriterState>,
     index: usize,
-    used: usize,
 }
 
 impl Drop for Filling {
     fn drop(&mut self) {
+        local(|local| local.writer.set(0));
         if self.shared.origin.is_here() {
             self.shared.buffers.buffer(self.index).state.store(FULL, Ordering::Release);
         }
@@ -67,7 +70,7 @@ struct Room {
 }
 
 impl WordSink for Room {
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, word: u64) {
         if self.used < BUFFER_WORDS {
             // SAFETY: inside the buffer, which belongs to this thread, behind what is complete.
@@ -83,8 +86,8 @@ impl FactWriter {
         static WRITERS: AtomicU64 = AtomicU64::new(1);
         let buffers = Buffers::open(file)?;
         let number = WRITERS.fetch_add(1, Ordering::Relaxed);
-        let shared = WriterState { buffers, number, process: process::id(), origin: Canary::new()? };
-        Ok(FactWriter { wanted: shared.buffers.wanted(), shared: Arc::new(shared) })
+        let shared = WriterState { buffers, process: process::id(), origin: Canary::new()? };
+        Ok(FactWriter { wanted: shared.buffers.wanted(), number, shared: Arc::new(shared) })
     }
 
     /// What the reader wants to have.
@@ -99,26 +102,62 @@ impl FactWriter {
     }
 
     /// Writes a fact, or counts it as lost.
-    #[inline]
     pub fn write(&self, fact: &Fact) {
-        if !self.is_here() {
-            return;
-        }
-        let written = FILLING.try_with(|filling| match filling.try_borrow_mut() {
-            Ok(mut filling) => self.write_into(&mut filling, fact),
-            Err(_) => false,
+        local(|local| self.append(local, |room| words::write(fact, room)));
+    }
+
+    /// A copy in one piece was taken by a stream, now and in the current call.
+    #[inline]
+    pub fn submitted_linear(&self, point: Point, route: Route, piece: Piece) {
+        local(|local| {
+            let (time, site, task) = (ticks(), local.site.get(), local.task.get());
+            let work = Work::Linear { route, piece };
+            let op = SubmittedOp { time, point, site, awaits: Vec::new(), work, task };
+            self.append(local, |room| words::write_op(&op, room));
         });
-        match written {
-            Ok(true) => {}
-            Ok(false) => self.lose(1),
-            // The thread is about to end.
-            Err(_) => {
-                let mut last = None;
-                if !self.write_into(&mut last, fact) {
-                    self.lose(1);
-                }
-            }
+    }
+
+    /// The op begins on this thread: now, or, if it follows `at_once`, when the last op of this thread ended.
+    #[inline]
+    pub fn begun(&self, point: Point, at_once: bool) {
+        local(|local| {
+            self.tell_begun(local);
+            let ended = local.ended.get();
+            let time = if at_once && ended != 0 { ended } else { ticks() };
+            local.begun.set((OpId { stream: point.stream, ticket: point.ticket }, time));
+        });
+    }
+
+    /// The op that has begun on this thread takes long, or goes on elsewhere.
+    pub fn suspended(&self) {
+        local(|local| self.tell_begun(local));
+    }
+
+    /// An op that has begun and not passed on this thread is told of, before the thread does something else.
+    #[inline]
+    fn tell_begun(&self, local: &Local) {
+        let (op, time) = local.begun.get();
+        if op != OpId::NONE {
+            local.begun.set((OpId::NONE, 0));
+            let point = Point { stream: op.stream, ticket: op.ticket };
+            self.append(local, |room| words::write(&Fact::Begun { time, point }, room));
         }
+    }
+
+    /// The op has passed, now; it has begun when that was told, on this thread or another.
+    #[inline]
+    pub fn passed(&self, point: Point, outcome: Outcome) {
+        local(|local| {
+            let (op, time) = local.begun.get();
+            let is_it = op == OpId { stream: point.stream, ticket: point.ticket };
+            if is_it {
+                local.begun.set((OpId::NONE, 0));
+            }
+            let (begin, end) = (if is_it { time } else { 0 }, ticks());
+            local.ended.set(end);
+            let passed = Passed { point, begin, end, outcome, together: 1, engine: 0 };
+            self.append(local, |room| words::write_passed(&passed, room));
+        });
     }
 
     /// Writes more pieces of a batch, in as many facts as it takes.
@@ -129,69 +168,76 @@ impl FactWriter {
     }
 
     /// Writes bytes of an end of an op, in as many facts as it takes.
-    pub fn write_bytes(&self, point: Point, end: crate::fact::End, offset: u64, bytes: &[u8]) {
+    pub fn write_bytes(&self, point: Point, end: End, offset: u64, bytes: &[u8]) {
         for (part, some) in bytes.chunks(BYTES_AT_ONCE).enumerate() {
             let offset = offset + (part * BYTES_AT_ONCE) as u64;
             self.write(&Fact::Bytes { point, end, offset, bytes: some.to_vec() });
         }
     }
 
-    #[cold]
-    fn lose(&self, count: u64) {
-        self.shared.buffers.head().lost.fetch_add(count, Ordering::Relaxed);
-    }
-
+    /// Appends the fact whose words `put` writes, and says its kind.
     #[inline]
-    fn write_into(&self, filling: &mut Option<Filling>, fact: &Fact) -> bool {
-        let is_ours = |filling: &&mut Filling| filling.shared.number == self.shared.number;
-        let written = filling.as_mut().filter(is_ours).is_some_and(|filling| filling.append(fact));
-        written || self.write_into_next(filling, fact)
+    fn append(&self, local: &Local, put: impl Fn(&mut Room) -> u16) {
+        if !self.is_here() {
+            return;
+        }
+        let is_ours = local.writer.get() == self.number;
+        if !(is_ours && append_here(local, &put)) {
+            self.append_to_next(local, &put);
+        }
     }
 
     /// Claims another buffer.
     #[cold]
-    fn write_into_next(&self, filling: &mut Option<Filling>, fact: &Fact) -> bool {
-        *filling = None;
-        let is_new = THREAD.with(Cell::get) == 0;
-        let Some(index) = self.shared.buffers.claim(self.shared.process, thread_number()) else {
-            return false;
+    fn append_to_next(&self, local: &Local, put: &impl Fn(&mut Room) -> u16) {
+        // Closes the buffer that was filled so far.
+        let closer = CLOSER.try_with(|closer| closer.take().is_some());
+        let is_new = local.thread.get() == 0;
+        let Some(index) = self.shared.buffers.claim(self.shared.process, thread_number(local)) else {
+            self.shared.buffers.head().lost.fetch_add(1, Ordering::Relaxed);
+            return;
         };
-        let next = filling.insert(Filling { shared: self.shared.clone(), index, used: 0 });
+        let filling = Filling { shared: self.shared.clone(), index };
+        local.words.set(self.shared.buffers.words(index));
+        local.head.set(self.shared.buffers.buffer(index));
+        local.used.set(0);
+        local.writer.set(self.number);
         if is_new {
-            next.append(&Fact::Thread(thread_name()));
+            append_here(local, &|room| words::write(&Fact::Thread(thread_name()), room));
         }
-        next.append(fact)
+        append_here(local, put);
+        // A thread that is about to end closes the buffer at once.
+        if closer.is_ok() {
+            let _ = CLOSER.try_with(|closer| closer.replace(Some(filling)));
+        }
     }
 }
 
-impl Filling {
-    /// Whether the fact had room.
-    #[inline]
-    fn append(&mut self, fact: &Fact) -> bool {
-        let buffers = &self.shared.buffers;
-        let mut room = Room { words: buffers.words(self.index), used: self.used + 1 };
-        let kind = words::write(fact, &mut room);
-        if room.used > BUFFER_WORDS {
-            return false;
-        }
-        let len = (room.used - self.used) as u64;
-        // SAFETY: inside the buffer, which belongs to this thread.
-        unsafe { room.words.add(self.used).write(u64::from(kind) | len << 16) };
-        self.used = room.used;
-        buffers.buffer(self.index).used.store(self.used as u32, Ordering::Release);
-        true
+/// Whether the fact had room in the buffer of the thread.
+#[inline]
+fn append_here(local: &Local, put: &impl Fn(&mut Room) -> u16) -> bool {
+    let used = local.used.get();
+    let mut room = Room { words: local.words.get(), used: used + 1 };
+    let kind = put(&mut room);
+    if room.used > BUFFER_WORDS {
+        return false;
     }
+    let len = (room.used - used) as u64;
+    // SAFETY: inside the buffer, which belongs to this thread.
+    unsafe { room.words.add(used).write(u64::from(kind) | len << 16) };
+    local.used.set(room.used);
+    // SAFETY: the head of the same buffer, in a mapping that is there as long as its writer is.
+    unsafe { &*local.head.get() }.used.store(room.used as u32, Ordering::Release);
+    true
 }
 
 /// The system's number of the calling thread.
-fn thread_number() -> u32 {
-    THREAD.with(|known| {
-        if known.get() == 0 {
-            // SAFETY: it only asks.
-            known.set(unsafe { libc::syscall(libc::SYS_gettid) } as u32);
-        }
-        known.get()
-    })
+fn thread_number(local: &Local) -> u32 {
+    if local.thread.get() == 0 {
+        // SAFETY: it only asks.
+        local.thread.set(unsafe { libc::syscall(libc::SYS_gettid) } as u32);
+    }
+    local.thread.get()
 }
 
 /// What the system calls the calling thread.

@@ -189,12 +189,13 @@ impl Lane {
 
     /// Works through `hand` and what comes after it.
     fn work_through(self: &Arc<Self>, mut hand: VecDeque<Task>, mut turn: Quantum) {
-        let mut has_begun = false;
+        let (mut has_begun, mut has_passed) = (false, false);
         loop {
             if self.drop_unwanted(&mut hand) {
                 continue;
             }
             let Some(item) = hand.front_mut() else {
+                has_passed = false;
                 match self.next_hand(&turn, hand) {
                     Some(more) => hand = more,
                     None => return,
@@ -202,10 +203,11 @@ impl Lane {
                 continue;
             };
             if !has_begun {
-                self.status.tell_next(|observer, op| observer.begun(op));
+                self.status.tell_next(|observer, op| observer.begun(op, has_passed));
             }
             let step = item.step(&self.status, &self.engine, self.number());
             has_begun = matches!(step, StepOutcome::More);
+            has_passed = matches!(step, StepOutcome::Done);
             if !matches!(step, StepOutcome::Done) {
                 self.status.tell_next(|observer, op| observer.suspended(op));
             }

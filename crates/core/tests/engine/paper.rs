@@ -195,7 +195,7 @@ impl Observer for Watcher {
         };
         self.0.lock().unwrap().push(format!("made {stream}.{ticket} {name}"));
     }
-    fn submitted(&self, Point { stream, ticket }: Point) {
+    fn submitted(&self, Point { stream, ticket }: Point, _: Option<&ferry_core::Linear>) {
         self.0.lock().unwrap().push(format!("submitted {stream}.{ticket}"));
     }
     fn refused(&self, Point { stream, ticket }: Point, why: &ferry_core::Error) {

@@ -14,18 +14,18 @@ mod translate;
 use crate::{BackendName, Options};
 use contents::ContentReader;
 use ferry_core::{
-    Block, DeviceEngine, DeviceTime, Error, Fate, JoinKind, Observer, Point, Seen, Stream,
+    Block, DeviceEngine, DeviceTime, Error, Fate, JoinKind, Linear, Observer, Point, Seen, Stream,
     observe::TaskId as EngineTask,
 };
 use ferry_watch::{
     Fact,
     clock::{Rate, Sample, epoch, ticks},
-    fact::{Captured, Join, Joined, Outcome, Passed, Started, StreamMade, SubmittedOp, TaskId, Work},
+    fact::{Captured, Join, Joined, Outcome, Passed, Started, StreamMade, SubmittedOp, Work},
     site,
     writer::FactWriter,
 };
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     env,
     fs::OpenOptions,
     sync::{
@@ -94,10 +94,6 @@ pub(crate) fn observer(backend: BackendName) -> Option<Arc<dyn Observer>> {
 thread_local! {
     /// The op that was made and not submitted yet.
     static MADE: RefCell<Option<(SubmittedOp, Shown)>> = const { RefCell::new(None) };
-    /// The op that has begun on this thread, and when.
-    static BEGUN: Cell<Option<(Point, u64)>> = const { Cell::new(None) };
-    /// The task of a graph that this thread submits.
-    static TASK: Cell<Option<TaskId>> = const { Cell::new(None) };
 }
 
 /// Turns what an engine tells into facts.
@@ -119,11 +115,23 @@ impl EngineWatcher {
         self.first_stream + stream as u32
     }
 
-    /// An op that has begun and not passed on this thread is told of, before the thread does something else.
-    fn tell_begun(&self) {
-        if let Some((op, time)) = BEGUN.take() {
-            self.writer.write(&Fact::Begun { time, point: self.point(op) });
-        }
+    /// Keeps an op until it was taken or refused.
+    #[inline(never)]
+    fn keep(&self, op: Point, what: Seen<'_>) {
+        let (first_stream, all_pieces) = (self.first_stream, self.writer.wanted().pieces);
+        let device = || self.device_of(op.stream);
+        let shown = translate::show(what, ShowOptions { first_stream, device: &device, all_pieces });
+        let (time, point, site, task) = (ticks(), self.point(op), site::current(), site::task());
+        let op = SubmittedOp { time, point, site, task, ..SubmittedOp::default() };
+        let _ = MADE.try_with(|made| made.replace(Some((op, shown))));
+    }
+
+    #[cold]
+    fn passed_on_device(&self, point: ferry_watch::fact::Point, outcome: Outcome, when: DeviceTime) {
+        let DeviceTime { begin_ns, end_ns, together, engine } = when;
+        let engine = if engine == DeviceEngine::Copy { 1 } else { 2 };
+        let (begin, end) = (self.device_ticks(begin_ns), self.device_ticks(end_ns));
+        self.writer.write(&Fact::Passed(Passed { point, begin, end, outcome, together, engine }));
     }
 
     fn device_of(&self, stream: u64) -> u32 {
@@ -171,16 +179,19 @@ impl Observer for EngineWatcher {
     }
 
     fn made(&self, op: Point, what: Seen<'_>) {
-        let (first_stream, all_pieces) = (self.first_stream, self.writer.wanted().pieces);
-        let device = || self.device_of(op.stream);
-        let shown = translate::show(what, ShowOptions { first_stream, device: &device, all_pieces });
-        let (point, task) = (self.point(op), TASK.get());
-        self.contents.made(point, what);
-        let op = SubmittedOp { time: ticks(), point, site: site::current(), task, ..SubmittedOp::default() };
-        let _ = MADE.try_with(|made| made.replace(Some((op, shown))));
+        self.contents.made(self.point(op), what);
+        // A copy in one piece is shown again when it was taken.
+        if !matches!(what, Seen::Linear(_)) {
+            self.keep(op, what);
+        }
     }
 
-    fn submitted(&self, _: Point) {
+    #[inline]
+    fn submitted(&self, op: Point, copy: Option<&Linear>) {
+        if let Some(copy) = copy {
+            let (route, piece) = translate::linear(copy);
+            return self.writer.submitted_linear(self.point(op), route, piece);
+        }
         let Ok(Some((op, shown))) = MADE.try_with(RefCell::take) else { return };
         let Shown { work, awaits, more } = shown;
         let point = op.point;
@@ -191,20 +202,20 @@ impl Observer for EngineWatcher {
     }
 
     fn refused(&self, op: Point, _: &Error) {
-        let Ok(Some((made, shown))) = MADE.try_with(RefCell::take) else { return };
         self.contents.forget(self.point(op));
+        let Ok(Some((made, shown))) = MADE.try_with(RefCell::take) else { return };
         let SubmittedOp { time, site, point, .. } = made;
         self.writer.write(&Fact::Refused { time, stream: point.stream, site, work: shown.work });
     }
 
-    fn begun(&self, op: Point) {
-        self.tell_begun();
-        self.contents.begun(self.point(op));
-        BEGUN.set(Some((op, ticks())));
+    fn begun(&self, op: Point, at_once: bool) {
+        let point = self.point(op);
+        self.contents.begun(point);
+        self.writer.begun(point, at_once);
     }
 
     fn suspended(&self, _: Point) {
-        self.tell_begun();
+        self.writer.suspended();
     }
 
     fn passed(&self, op: Point, fate: Fate, when: Option<DeviceTime>) {
@@ -214,21 +225,11 @@ impl Observer for EngineWatcher {
             Fate::Dropped => Outcome::Dropped,
         };
         let point = self.point(op);
-        let (begin, end, together, engine) = match when {
-            Some(DeviceTime { begin_ns, end_ns, together, engine }) => {
-                let engine = if engine == DeviceEngine::Copy { 1 } else { 2 };
-                (self.device_ticks(begin_ns), self.device_ticks(end_ns), together, engine)
-            }
-            None => {
-                let begun = BEGUN.get().filter(|(begun, _)| *begun == op);
-                if begun.is_some() {
-                    BEGUN.set(None);
-                }
-                (begun.map_or(0, |(_, time)| time), ticks(), 1, 0)
-            }
-        };
         self.contents.passed(point, outcome);
-        self.writer.write(&Fact::Passed(Passed { point, begin, end, outcome, together, engine }));
+        match when {
+            None => self.writer.passed(point, outcome),
+            Some(when) => self.passed_on_device(point, outcome, when),
+        }
     }
 
     fn resolved(&self, op: Point, (dst, src, len): (usize, usize, usize)) {
@@ -271,7 +272,7 @@ impl Observer for EngineWatcher {
     }
 
     fn executing(&self, task: Option<EngineTask>) {
-        TASK.set(task.map(translate::task));
+        site::set_task(task.map(translate::task));
     }
 
     fn launched(&self, graph: u32, last: Point) {

@@ -44,7 +44,10 @@ pub(super) struct ShowOptions<'a> {
 #[inline]
 pub(super) fn show(what: Seen<'_>, of: ShowOptions<'_>) -> Shown {
     match what {
-        Seen::Linear(copy) => linear(copy).into(),
+        Seen::Linear(copy) => {
+            let (route, piece) = linear(copy);
+            Work::Linear { route, piece }.into()
+        }
         Seen::Mark => Work::Mark.into(),
         Seen::Other => Shown::default(),
         Seen::Op(op) => show_op(op, of),
@@ -81,10 +84,9 @@ fn awaited(fence: &Arc<dyn Fence>, first_stream: u32) -> Awaited {
 }
 
 #[inline]
-fn linear(copy: &Linear) -> Work {
+pub(super) fn linear(copy: &Linear) -> (fact::Route, Piece) {
     let segment = copy.segment();
-    let piece = piece(segment.dst, segment.src, segment.len);
-    Work::Linear { route: route(copy.route(), false), piece }
+    (route(copy.route(), false), piece(segment.dst, segment.src, segment.len))
 }
 
 fn copy(plan: &Plan, all_pieces: bool) -> Shown {

@@ -200,8 +200,9 @@ fn started(
     kind::STARTED
 }
 
+/// Writes an op that was submitted.
 #[inline]
-fn op(
+pub(crate) fn op(
     SubmittedOp { time, point: at, site: call, awaits, work: what, task }: &SubmittedOp,
     to: &mut impl WordSink,
 ) -> u16 {
@@ -232,8 +233,9 @@ fn wait(awaited: &Awaited, to: &mut impl WordSink) {
     }
 }
 
+/// Writes that an op has passed.
 #[inline]
-fn passed(
+pub(crate) fn passed(
     Passed { point: op, begin, end, outcome, together, engine }: &Passed,
     to: &mut impl WordSink,
 ) -> u16 {
