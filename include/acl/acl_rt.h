@@ -1296,7 +1296,10 @@ aclError aclmdlRIDestroyRegisterCallback(aclmdlRI modelRI, aclrtCallback func, v
 /** Takes that back. */
 aclError aclmdlRIDestroyUnregisterCallback(aclmdlRI modelRI, aclrtCallback func);
 
-/** In a model that is being built: `activeStream` begins when `stream` comes here. */
+/**
+ * In a model that is being built: `activeStream` begins when `stream` comes here. It was bound as default, and begins once
+ * in an execution: a head, `stream` itself, and one that is activated already are refused (107000).
+ */
 aclError aclrtActiveStream(aclrtStream activeStream, aclrtStream stream);
 
 /** As aclrtRecordEvent; with flag 1 a task of a captured model that streams outside can wait for. */

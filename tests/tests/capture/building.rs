@@ -219,3 +219,53 @@ fn models_end_with_their_context() {
         refused("ended", aclmdlRIDestroy(model), RT_PARAM_INVALID, &["context"]);
     }
 }
+
+/// A model of streams bound with these flags, and the streams.
+fn bound_model<const N: usize>(flags: [u32; N]) -> (usize, [usize; N]) {
+    let model = begun();
+    let streams = flags.map(|flag| {
+        let stream = persistent();
+        ok(aclmdlRIBindStream(model, stream, flag));
+        stream
+    });
+    (model, streams)
+}
+
+// Decided: what would leave tasks of a model out in silence is refused.
+#[test]
+fn streams_that_could_never_begin_or_end_are_refused() {
+    own_context();
+    let (calls, at) = counter();
+    let (model, [head, late, other]) = bound_model([HEAD, DEFAULT, DEFAULT]);
+    ok(aclrtLaunchHostFunc(head, Some(count), at));
+    ok(aclrtLaunchHostFunc(late, Some(count), at));
+    let name = format!("{head:#x}");
+    refused("a head by itself", aclrtActiveStream(head, head), RT_PARAM_INVALID, &[&name, "head"]);
+    refused("a head", aclrtActiveStream(head, late), RT_PARAM_INVALID, &[&name, "begins with the model"]);
+    let name = format!("{late:#x}");
+    refused("itself", aclrtActiveStream(late, late), RT_PARAM_INVALID, &[&name, "activate itself"]);
+    ok(aclrtActiveStream(late, head));
+    refused("twice", aclrtActiveStream(late, other), RT_PARAM_INVALID, &[&name, "already"]);
+    // A wait for what is on a stream that nothing activates.
+    let recorded = event();
+    ok(aclrtRecordEvent(recorded, other));
+    ok(aclrtStreamWaitEvent(late, recorded));
+    ok(aclrtLaunchHostFunc(late, Some(count), at));
+    [head, late, other].into_iter().for_each(|stream| ok(aclmdlRIEndTask(model, stream)));
+    for _ in 0..2 {
+        refused("stuck", aclmdlRIBuildEnd(model, 0), RT_PARAM_INVALID, &[&name, "aclrtActiveStream"]);
+    }
+    // Nothing of that has changed the model.
+    ok(aclrtActiveStream(other, head));
+    ok(aclmdlRIBuildEnd(model, 0));
+    for execution in 1..4 {
+        ok(aclmdlRIExecute(model, 60_000));
+        assert_eq!(calls.load(SeqCst), 3 * execution, "all tasks run");
+    }
+    ok(aclmdlRIDestroy(model));
+
+    let (model, [alone]) = bound_model([DEFAULT]);
+    ok(aclmdlRIEndTask(model, alone));
+    refused("no head", aclmdlRIBuildEnd(model, 0), RT_PARAM_INVALID, &["flag 0 (head)"]);
+    ok(aclmdlRIDestroy(model));
+}

@@ -7,7 +7,7 @@ use super::graph::{ModelEntry, ModelState, create, find};
 use crate::{
     Result,
     arguments::refuse,
-    capture::{self, CaptureEntry, StreamPart, TaskKind},
+    capture::{self, CaptureEntry, StreamPart, TaskKind, TaskLine},
     constants::*,
     error::fail,
     state::{Here, StreamEntry, engine},
@@ -101,7 +101,22 @@ pub fn end(model: usize) -> Result<()> {
     if mine.is_empty() {
         return Err(refuse(format!("model {:#x} has no streams", model.handle)));
     }
+    if !mine.iter().any(|it| it.is_head) {
+        let note = format!(
+            "no stream of model {:#x} begins with an execution: bind one with flag 0 (head)",
+            model.handle
+        );
+        return Err(refuse(note));
+    }
     recording.recording.build(mine.iter().filter(|it| it.is_head).map(|it| it.branch).collect());
+    if let Some(stuck) = recording.recording.stuck() {
+        let stream = mine.iter().find(|it| it.branch == stuck).map_or(0, |it| it.stream.handle);
+        let note = format!(
+            "stream {stream:#x} waits for an event of a stream that nothing activates: executions would not \
+             end. Activate that one with aclrtActiveStream, from a stream that begins before it"
+        );
+        return Err(refuse(note));
+    }
     drop(bound);
     capture::complete(&recording);
     let graph = recording.recording.finish().map_err(|_| refuse("the model is not joined"))?;
@@ -151,8 +166,33 @@ pub fn activate(here: &Here, active: usize, stream: usize) -> Result<()> {
         let note = format!("streams {:#x} and {:#x} belong to different models", active.handle, entry.handle);
         return Err(fail(ACL_ERROR_STREAM_CAPTURE_CONFLICT, note));
     }
-    from.add(TaskKind::StreamActive(active.handle), |recording, branch| {
-        let edge = recording.record(branch);
-        recording.start(to.branch, edge);
+    not_a_head(&active, from.entry.model)?;
+    if active.handle == entry.handle {
+        let note = format!(
+            "stream {:#x} would activate itself: it never begins. Have another stream do that",
+            active.handle
+        );
+        return Err(refuse(note));
+    }
+    let line = TaskLine { stream: from.stream, kind: TaskKind::StreamActive(active.handle) };
+    from.entry.add(line, |recording| match recording.start(to.branch, from.branch) {
+        true => Ok(()),
+        false => Err(refuse(format!(
+            "stream {:#x} is activated already: it begins once in an execution",
+            active.handle
+        ))),
     })
+}
+
+/// Refuses a stream that begins with the model.
+fn not_a_head(active: &StreamEntry, model: usize) -> Result<()> {
+    let is_it = |it: &&BoundStream| it.model == model && it.stream.handle == active.handle;
+    match lock(&BOUND).iter().find(is_it) {
+        Some(bound) if bound.is_head => Err(refuse(format!(
+            "stream {:#x} begins with the model, since it was bound with flag 0 (head): nothing can activate \
+             it. Bind it with flag 0x7fffffff (default)",
+            active.handle
+        ))),
+        _ => Ok(()),
+    }
 }

@@ -8,7 +8,7 @@ use super::{
     Graph,
     group::OpGroup,
     merge::merge_copies,
-    order::in_order,
+    order::TaskOrder,
     task::{Branch, Edge, RepeatedOp, Submit, Task, Work},
 };
 use crate::{
@@ -134,9 +134,21 @@ impl Capture {
         self.add(&mut lock(&self.draft), branch, Work::Wait(edge));
     }
 
-    /// The branch, of a graph that is built, begins behind the record, whatever it was given before.
-    pub fn start(&self, branch: Branch, edge: Edge) {
+    /// The branch, of a graph that is built, begins when `by` has come here, whatever it was given before.
+    /// False, and nothing is added, if something has it begin already.
+    pub fn start(&self, branch: Branch, by: Branch) -> bool {
+        if lock(&self.draft).starts.contains_key(&branch) {
+            return false;
+        }
+        let edge = self.record(by);
         lock(&self.draft).starts.insert(branch, edge);
+        true
+    }
+
+    /// A branch of a graph that is built which could not come to its end: it waits for a record of a branch
+    /// that never begins.
+    pub fn stuck(&self) -> Option<Branch> {
+        lock(&self.draft).order().stuck
     }
 
     /// Copies before and behind this are not coalesced: those before it have ended when those behind it
@@ -158,8 +170,8 @@ impl Capture {
         let mut tails = Vec::new();
         if draft.is_built {
             tails = (1..draft.streams.len()).collect();
-            let branches = draft.streams.len();
-            draft.tasks = in_order(draft.tasks, branches, &draft.heads, &draft.starts);
+            let order = draft.order();
+            draft.tasks = order.apply(draft.tasks);
         } else {
             draft.heads = vec![0];
             let joined = draft.is_joined();
@@ -175,6 +187,11 @@ impl Capture {
 }
 
 impl Draft {
+    /// The order of the tasks of a graph that is built.
+    fn order(&self) -> TaskOrder {
+        TaskOrder::new(&self.tasks, self.streams.len(), &self.heads, &self.starts)
+    }
+
     /// Whether every branch leads back to the first one with all of its tasks. Goes back through the tasks,
     /// from the end of the first branch: what is in front of a record that was waited for leads back if the
     /// wait does. A record at the end of a branch is no work, and need not.

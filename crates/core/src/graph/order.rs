@@ -4,38 +4,73 @@
 use super::task::{Branch, Edge, Task, Work};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// The tasks in an order in which every wait comes behind its record. A branch starts with the graph if it is
-/// among `heads`, or behind the record of `starts`. Tasks that nothing leads to are left out.
-pub(super) fn in_order(
-    tasks: Vec<Task>,
-    branches: usize,
-    heads: &[Branch],
-    starts: &HashMap<Branch, Edge>,
-) -> Vec<Task> {
-    let mut waiting: Vec<VecDeque<Task>> = (0..branches).map(|_| VecDeque::new()).collect();
-    tasks.into_iter().for_each(|task| waiting[task.branch].push_back(task));
-    for (branch, edge) in starts {
-        // The wait has no place of its own in the capture: it counts as the first task behind it.
-        let number = waiting[*branch].front().map_or(0, |task| task.number);
-        waiting[*branch].push_front(Task { number, branch: *branch, work: Work::Wait(*edge) });
-    }
-    let mut recorded: HashSet<Edge> = HashSet::new();
-    let mut ordered = Vec::new();
-    loop {
-        let before = ordered.len();
-        for (branch, queue) in waiting.iter_mut().enumerate() {
-            let starts_here = heads.contains(&branch) || starts.contains_key(&branch);
-            while let Some(task) = queue.front().filter(|_| starts_here) {
-                match task.work {
-                    Work::Wait(edge) if !recorded.contains(&edge) => break,
-                    Work::Record(edge) => drop(recorded.insert(edge)),
-                    _ => {}
+/// A place in the order.
+#[derive(Clone, Copy)]
+enum Place {
+    /// The task of this index.
+    Task(usize),
+    /// The start of a branch behind the record of another one. It has no place of its own in the capture, and
+    /// counts as the first task behind it, which has this number.
+    Start { edge: Edge, number: u32 },
+}
+
+/// How the tasks of a graph follow each other.
+pub(super) struct TaskOrder {
+    places: Vec<(Branch, Place)>,
+    /// A branch that begins and comes to a wait whose record no branch comes to.
+    pub(super) stuck: Option<Branch>,
+}
+
+impl TaskOrder {
+    /// An order in which every wait comes behind its record. A branch starts with the graph if it is among
+    /// `heads`, or behind the record of `starts`. Tasks that nothing leads to are left out.
+    pub(super) fn new(
+        tasks: &[Task],
+        branches: usize,
+        heads: &[Branch],
+        starts: &HashMap<Branch, Edge>,
+    ) -> TaskOrder {
+        let mut waiting: Vec<VecDeque<Place>> = vec![VecDeque::new(); branches];
+        for (index, task) in tasks.iter().enumerate() {
+            waiting[task.branch].push_back(Place::Task(index));
+        }
+        for (branch, edge) in starts {
+            let number = tasks.iter().find(|task| task.branch == *branch).map_or(0, |task| task.number);
+            waiting[*branch].push_front(Place::Start { edge: *edge, number });
+        }
+        let mut has_begun: Vec<bool> = (0..branches).map(|branch| heads.contains(&branch)).collect();
+        let (mut recorded, mut places): (HashSet<Edge>, _) = Default::default();
+        loop {
+            let before = Vec::len(&places);
+            for (branch, queue) in waiting.iter_mut().enumerate() {
+                while let Some(place) = queue.front() {
+                    match place {
+                        Place::Start { edge, .. } if !recorded.contains(edge) => break,
+                        Place::Start { .. } => has_begun[branch] = true,
+                        Place::Task(_) if !has_begun[branch] => break,
+                        Place::Task(index) => match &tasks[*index].work {
+                            Work::Wait(edge) if !recorded.contains(edge) => break,
+                            Work::Record(edge) => drop(recorded.insert(*edge)),
+                            _ => {}
+                        },
+                    }
+                    places.extend(queue.pop_front().map(|place| (branch, place)));
                 }
-                ordered.extend(queue.pop_front());
+            }
+            if places.len() == before {
+                let is_stuck = |branch: &Branch| has_begun[*branch] && !waiting[*branch].is_empty();
+                return TaskOrder { places, stuck: (0..branches).find(is_stuck) };
             }
         }
-        if ordered.len() == before {
-            return ordered;
-        }
+    }
+
+    /// The tasks in this order, which was made for them.
+    pub(super) fn apply(self, tasks: Vec<Task>) -> Vec<Task> {
+        let mut tasks: Vec<_> = tasks.into_iter().map(Some).collect();
+        let mut put = |(branch, place)| match place {
+            Place::Task(index) => tasks[index].take(),
+            Place::Start { edge, number } => Some(Task { number, branch, work: Work::Wait(edge) }),
+        };
+        self.places.into_iter().filter_map(&mut put).collect()
     }
 }
