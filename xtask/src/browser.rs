@@ -1,5 +1,5 @@
-//! The pages that people look at, opened in a headless Chromium: drawn things, mouse, keys, an empty console and
-//! the time of frames. The traces are of made programs, one small and one of 200,000 ops.
+//! The pages that people look at, opened in a headless Chromium: drawn things, mouse, keys, an empty console,
+//! and the time of frames. The traces are of made programs, one small and one of 200,000 ops.
 
 use std::path::Path;
 use std::process::Command;

@@ -109,6 +109,54 @@ mod tests {
         assert_eq!(serde_json::from_str::<String>(&json_string(&text)).expect("JSON"), text);
     }
 
+    /// The variables of the style sheet, in the order of the light and the dark set.
+    fn colours(name: &str) -> Vec<[f64; 3]> {
+        let key = format!("--{name}: #");
+        let values = STYLE.match_indices(&key).map(|(at, _)| &STYLE[at + key.len()..at + key.len() + 6]);
+        let channel =
+            |text: &str, at: usize| f64::from(u8::from_str_radix(&text[at..at + 2], 16).expect("hex"));
+        values.map(|text| [channel(text, 0), channel(text, 2), channel(text, 4)]).collect()
+    }
+
+    /// The relative luminance of WCAG 2.
+    fn luminance(colour: [f64; 3]) -> f64 {
+        let linear = colour.map(|channel| {
+            let part = channel / 255.0;
+            if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
+        });
+        0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    }
+
+    #[test]
+    fn text_can_be_read_in_both_colour_schemes() {
+        for (text, back, least) in [
+            ("fg", "bg", 7.0),
+            ("fg", "panel", 7.0),
+            ("fg", "accent-soft", 7.0),
+            ("muted", "panel", 4.5),
+            ("muted", "band", 4.5),
+            ("accent", "panel", 4.5),
+            ("failed", "bg", 3.0),
+            ("pageable", "bg", 3.0),
+        ] {
+            let pairs: Vec<_> = colours(text).into_iter().zip(colours(back)).collect();
+            assert_eq!(pairs.len(), 2, "{text} and {back} are in both sets");
+            for (theme, (text_colour, back_colour)) in ["light", "dark"].iter().zip(pairs) {
+                let (one, other) = (luminance(text_colour), luminance(back_colour));
+                let contrast = (one.max(other) + 0.05) / (one.min(other) + 0.05);
+                assert!(contrast >= least, "{text} on {back}, {theme}: {contrast:.2}, {least} wanted");
+            }
+        }
+    }
+
+    #[test]
+    fn both_colour_schemes_have_every_colour() {
+        let names = STYLE.lines().filter_map(|line| line.trim().strip_prefix("--")?.split_once(": #"));
+        for (name, _) in names {
+            assert_eq!(colours(name).len(), 2, "{name}");
+        }
+    }
+
     #[test]
     fn a_page_asks_for_nothing_from_a_network() {
         let text = page(&PageParts::default());

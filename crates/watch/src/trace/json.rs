@@ -243,7 +243,7 @@ fn write_waits(events: &mut EventList, model: &TraceModel) -> io::Result<()> {
             && let Some(end) = from.end
         {
             let flow = format!("\"name\":\"wait\",\"cat\":\"StreamWait\",\"id\":\"wait{id}\"");
-            put_flow(events, "s", &flow, &stream_end(model, from.stream, end))?;
+            put_flow(events, "s", &flow, &stream_end(model, from.stream, inside(from, end)))?;
             put_flow(events, "f", &flow, &stream_end(model, to.stream, begin))?;
         }
     }
@@ -253,12 +253,18 @@ fn write_waits(events: &mut EventList, model: &TraceModel) -> io::Result<()> {
 /// Flows from the end of an op to the thread that learnt of it.
 fn write_joins(events: &mut EventList, model: &TraceModel) -> io::Result<()> {
     for (id, join) in model.joins.iter().enumerate() {
-        let Some(end) = join.point.op.and_then(|op| model.ops[op as usize].end) else { continue };
+        let Some(op) = join.point.op.map(|op| &model.ops[op as usize]) else { continue };
+        let Some(end) = op.end else { continue };
         let flow = format!("\"name\":\"join\",\"cat\":\"HostJoin\",\"id\":\"join{id}\"");
-        put_flow(events, "s", &flow, &stream_end(model, join.point.stream, end))?;
+        put_flow(events, "s", &flow, &stream_end(model, op.stream, inside(op, end)))?;
         put_flow(events, "f", &flow, &thread_end(model, join.thread, join.time))?;
     }
     Ok(())
+}
+
+/// The last moment inside an op that ended then: a flow that begins where its slice ends belongs to none.
+fn inside(op: &TracedOp, end: Nanos) -> Nanos {
+    end.saturating_sub(1).max(op.begin.unwrap_or(end))
 }
 
 /// One end of a flow: the row, and the moment in it.

@@ -170,7 +170,7 @@ function joinFields(trace, index, op) {
     const parts = [{ text: `${threadName(trace, joins.thread[join])} at ${formatNanos(joins.time[join])}${after}` }];
     return joins.call[join] >= 0 ? [...parts, { text: "in" }, callPart(trace, joins.call[join])] : parts;
   });
-  if (joined.length > 0) fields.push({ label: "Known to", parts: [], lines: joined });
+  if (joined.length > 0) fields.push({ label: "Host joins", parts: [], lines: joined });
   return fields;
 }
 
@@ -249,11 +249,21 @@ function leftOutText(trace) {
   return parts.join(" ");
 }
 
+// How many ops did not come to a good end, by what became of them.
+function troubles(trace) {
+  const { ops } = trace;
+  const counts = [0, 0, 0, 0, 0];
+  for (let op = 0; op < ops.count; op += 1) counts[ops.state[op]] += 1;
+  const words = { [STATE.failed]: "failed", [STATE.dropped]: "dropped", [STATE.running]: "never finished", [STATE.queued]: "never began" };
+  return Object.entries(words).filter(([state]) => counts[state] > 0).map(([state, word]) => `${formatCount(counts[state])} ${word}`);
+}
+
 // One line for the whole trace.
 function summaryText(trace) {
   const { ops } = trace;
   let bytes = 0;
   for (let op = 0; op < ops.count; op += 1) if (ops.state[op] === STATE.done) bytes += ops.bytes[op];
   const backends = [...new Set(trace.processes.map((process) => process.backend))].filter(Boolean).join(", ");
-  return `${formatCount(ops.count)} ops on ${formatCount(trace.streams.length)} streams moved ${formatBytes(bytes)} in ${formatNanos(trace.span)}${backends ? ` · ${backends} backend` : ""}`;
+  const moved = `${formatCount(ops.count)} ops on ${formatCount(trace.streams.length)} streams moved ${formatBytes(bytes)} in ${formatNanos(trace.span)}`;
+  return [moved, backends ? `${backends} backend` : "", ...troubles(trace)].filter(Boolean).join(" · ");
 }

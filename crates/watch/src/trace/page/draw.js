@@ -157,18 +157,19 @@ function drawTrack(scene, row, track, y, drawn) {
   const texts = [];
   visibleBoxes(track, t0, t0 + (width - gutter) * scale, scale, (x0, x1, tint, first, last, density) => {
     const isFound = !track.hits || track.hits[last] > track.hits[first];
+    const shown = track.hits && isFound ? track.tint[firstHit(track, first, last)] : tint;
     const shade = isFound ? Math.min(LEVELS - 1, Math.floor(density * LEVELS)) : LEVELS;
     const left = Math.round(x0);
     const right = Math.max(Math.round(x1), left + 1);
     drawn.boxes += 1;
     if (x1 - x0 <= 4) {
       const to = line * strips.width + Math.min(right, strips.width);
-      for (let at = line * strips.width + Math.max(left, 0); at < to; at += 1) strips.pixels[at] = palette.pixels[tint][shade];
+      for (let at = line * strips.width + Math.max(left, 0); at < to; at += 1) strips.pixels[at] = palette.pixels[shown][shade];
       return;
     }
     // Boxes that can be told apart have a gap between them.
     const [from, to] = [Math.max(left, -2), Math.min(right - 1, width)];
-    ctx.fillStyle = palette.tints[tint][shade];
+    ctx.fillStyle = palette.tints[shown][shade];
     ctx.fillRect(gutter + from, y, to - from, height);
     if (isFound) drawPageable(scene, row, track, first, from, to, y + height - 3);
     if (to - from > 40) texts.push([Math.max(from, 0), to, tint, first]);
@@ -269,7 +270,7 @@ function drawArrows(scene, drawn) {
     ctx.fillStyle = palette.arrow;
     ctx.lineWidth = 1;
     const crowd = firstAbove(list.heads, t1) - firstAbove(list.heads, t0, 0, list.heads.length, true);
-    ctx.globalAlpha = crowd > 60 ? 0.3 : 0.6;
+    ctx.globalAlpha = scene.found ? 0.15 : crowd > 60 ? 0.3 : 0.6;
     ctx.setLineDash(dash);
     visibleArrows(list.heads, t0, t1, scale, (at) => {
       const [y0, y1] = [y(list.tailPlaces[at]), y(list.headPlaces[at])];

@@ -76,7 +76,7 @@ function draw() {
   view.drawn = drawScene({
     ctx: contextOf(canvas), width: canvas.clientWidth, height: canvas.clientHeight, gutter: gutterWidth(), palette, rows, places,
     arrows, trace, index, threadPlaces: joinPlaces, t0: view.t0, scale: timeScale(), scroll: scroller.scrollTop,
-    selection: view.selection, showWaits: isPressed("waits-on"), showJoins: isPressed("joins-on"),
+    selection: view.selection, found: view.found, showWaits: isPressed("waits-on"), showJoins: isPressed("joins-on"),
   });
   if (view.range) {
     const ctx = canvas.getContext("2d");

@@ -46,6 +46,15 @@ function showDetails(box, description, select) {
 
 const TABLE_ROWS = 200;
 
+// The main cause of a wait in a few words.
+function causeText(trace, index, op, cause, by) {
+  if (cause === "stream") {
+    const ahead = queuePosition(trace, index, op);
+    return `${CAUSES.stream}${ahead > 1 ? ` (${formatCount(ahead)} in front)` : ""}`;
+  }
+  return by >= 0 ? `${CAUSES[cause]}: ${opName(trace, by)}` : CAUSES[cause];
+}
+
 // The rows of the table for a choice: a cause, `any`, or `calls`.
 function tableRows(trace, index, choice) {
   if (choice === "calls") {
@@ -58,7 +67,7 @@ function tableRows(trace, index, choice) {
     selection: { op },
     cells: [
       formatNanos(nanos), opShort(trace, op), opName(trace, op),
-      by >= 0 && cause !== "stream" ? `${CAUSES[cause]}: ${opName(trace, by)}` : CAUSES[cause],
+      causeText(trace, index, op, cause, by),
       trace.ops.call[op] >= 0 ? callerText(trace, trace.ops.call[op]) : "",
     ],
   }));
@@ -68,7 +77,7 @@ function showTable(table, rows, isCalls, select) {
   const heads = isCalls ? ["Blocked", "Call", "Thread", "Because of", "Caller"] : ["Waited", "Op", "Where", "Because of", "Caller"];
   const head = (text, at) => element("th", { textContent: text, scope: "col", className: at === 0 ? "number" : "" });
   table.tHead.replaceChildren(element("tr", {}, heads.map(head)));
-  const cell = (text, at) => element("td", { textContent: text, className: at === 0 ? "number" : at === 3 ? "wide" : "" });
+  const cell = (text, at) => element("td", { textContent: text, title: text, className: at === 0 ? "number" : "" });
   const body = rows.map(({ selection, cells }) => {
     const row = element("tr", { tabIndex: 0 }, cells.map(cell));
     row.addEventListener("click", () => select(selection));

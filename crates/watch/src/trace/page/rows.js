@@ -147,7 +147,7 @@ function byteRows(trace, process) {
   const isHere = (op) => streams[ops.stream[op]].process === process;
   const route = (op) => routes[ops.route[op]];
   const touchesHost = (op) => route(op) && (route(op).src === null || route(op).dst === null);
-  const all = { type: "series", label: "all", series: [{ tint: "h2d", words: "in flight", steps: bytesInFlight(trace, isHere) }] };
+  const all = { type: "series", label: "all work", series: [{ tint: "h2d", words: "in flight", steps: bytesInFlight(trace, isHere) }] };
   const pinned = bytesInFlight(trace, (op) => isHere(op) && touchesHost(op) && !route(op).pageable);
   const pageable = bytesInFlight(trace, (op) => isHere(op) && touchesHost(op) && route(op).pageable);
   const split = {

@@ -103,6 +103,11 @@ function search(trace, index, query) {
   return found;
 }
 
+// The first of the boxes from `from` to below `to` that is found; there is one.
+function firstHit(track, from, to) {
+  return firstAbove(track.hits, track.hits[from], from, to + 1) - 1;
+}
+
 // How many of the boxes before each one are found: `hits[to] - hits[from]` of a merged box are.
 function countHits(track, found, index, isOps) {
   const hits = new Uint32Array(track.size + 1);

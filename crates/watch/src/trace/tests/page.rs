@@ -145,6 +145,8 @@ fn a_search_finds_by_function_size_address_and_line() {
     script.add("const track = rows.find((row) => row.stream === 0).tracks[0];");
     let counted = "Array.from(countHits(track, search(trace, index, 'memset'), index, true))";
     assert_eq!(script.value(counted), json!([0, 0, 1]));
+    script.add("track.hits = countHits(track, search(trace, index, 'memset'), index, true);");
+    assert_eq!(script.value("firstHit(track, 0, 2)"), json!(1));
 }
 
 #[test]
@@ -169,7 +171,7 @@ fn rows_stand_in_the_order_of_the_work() {
         "thread 103",
         "device 0 copy engine",
         "Bytes in flight",
-        "all",
+        "all work",
         "host memory",
     ];
     assert_eq!(labels, json!(want));
@@ -185,6 +187,22 @@ fn rows_stand_in_the_order_of_the_work() {
     script.add("const ends = [arrows.joins.tailPlaces[0], arrows.joins.headPlaces[0]];");
     let ends = "ends.map((place) => places.tops[place].row.label)";
     assert_eq!(script.value(ends), json!(["stream 1", "thread 8"]));
+}
+
+#[test]
+fn each_process_has_its_rows() {
+    let mut facts = busy::facts(7, 60);
+    facts.extend(busy::facts(900, 40));
+    let script = Script::of(traced(&facts, TraceLimits::default()).model());
+    let sections = script.value("rows.filter(({ type }) => type === 'section').map(({ label }) => label)");
+    let titles =
+        ["Calls of threads", "Work of streams", "Workers and copy engines", "Bytes in flight", "Captures"];
+    let want = [7, 900].map(|process| titles.map(|title| format!("Process {process} · {title}")));
+    assert_eq!(sections, json!(want.concat()));
+    let boxes = "rows.filter((row) => row.stream !== undefined)
+        .map(({ tracks }) => tracks.reduce((sum, { count }) => count.reduce((a, b) => a + b, sum), 0))
+        .reduce((a, b) => a + b, 0)";
+    assert_eq!(script.value(boxes), json!(100), "each op stands in the row of one stream");
 }
 
 #[test]
@@ -231,7 +249,7 @@ fn a_click_tells_everything_of_an_op() {
     let want =
         "2.2 µs; 2.1 µs the op before it in its stream ran: stream 3 op 1 until 2.8 µs; 100 ns nothing";
     assert!(waited.as_str().is_some_and(|text| text.starts_with(want)), "{waited}");
-    let known = script.value("field('Known to')");
+    let known = script.value("field('Host joins')");
     assert!(known.as_str().is_some_and(|text| text.starts_with("thread 8 at ")), "{known}");
 }
 
