@@ -438,3 +438,61 @@ fn an_abort_of_a_model_drops_executions_that_wait_for_their_turn() {
     ok(aclmdlRIUnbindStream(built, head));
     ok(aclmdlRIDestroy(built));
 }
+
+// proves: G30 G34
+#[test]
+fn a_blocking_execution_answers_for_its_own_run() {
+    own_context();
+    let (other, mut head, mut notify, memory) = (stream(), 0, 0, Memory::device(64));
+    ok(aclrtCreateNotify(&mut notify, 0));
+    ok(aclrtCreateStreamWithConfig(&mut head, 0, PERSISTENT));
+    let mut built = 0;
+    ok(aclmdlRIBuildBegin(&mut built, 0));
+    ok(aclmdlRIBindStream(built, head, 0));
+    ok(aclrtWaitAndResetNotify(notify, head, 0));
+    ok(aclrtMemsetAsync(memory.addr, 64, 9, 64, head));
+    ok(aclmdlRIEndTask(built, head));
+    ok(aclmdlRIBuildEnd(built, 0));
+    for _ in 0..3 {
+        memory.fill(1);
+        expect("waits", aclmdlRIExecute(built, 20), STREAM_SYNC_TIMEOUT);
+        ok(aclmdlRIAbort(built));
+        ok(aclrtRecordNotify(notify, other));
+        finish(other);
+        ok(aclmdlRIExecute(built, 60_000));
+        memory.assert_all(9, "the abort was of the one before");
+    }
+    ok(aclmdlRIDestroy(built));
+
+    // A run that fails when its call has given up.
+    let (main, from) = (stream(), Memory::device(64));
+    let mut size = 0;
+    ok(aclrtGetMemcpyDescSize(kind::INNER, &mut size));
+    let desc = Memory::device(size);
+    let model = capture(main, || {
+        ok(aclrtWaitAndResetNotify(notify, main, 0));
+        ok(aclrtMemcpyAsyncWithDesc(desc.addr, kind::INNER, main));
+    });
+    let record = || {
+        ok(aclrtRecordNotify(notify, other));
+        blocked::settle();
+    };
+    for is_over in [true, false] {
+        let gone = Memory::device(64);
+        ok(aclrtSetMemcpyDesc(desc.addr, kind::INNER, gone.addr, from.addr, 64, 0));
+        expect("waits", aclmdlRIExecute(model, 20), STREAM_SYNC_TIMEOUT);
+        ok(gone.free());
+        if is_over {
+            record();
+        }
+        let next = blocked::call(move || aclmdlRIExecute(model, 60_000)).blocked("it waits for the notify");
+        if !is_over {
+            record();
+        }
+        ok(aclrtSetMemcpyDesc(desc.addr, kind::INNER, memory.addr, from.addr, 64, 0));
+        record();
+        assert_eq!(next.join(), 0, "the failure was of the one before, which was over: {is_over}");
+    }
+    ok(aclmdlRIDestroy(model));
+    ok(aclrtDestroyNotify(notify));
+}

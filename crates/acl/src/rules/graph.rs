@@ -35,9 +35,9 @@ pub(crate) struct ModelEntry {
     pub(super) lines: Mutex<Vec<TaskLine>>,
     /// Run when the model is destroyed.
     callbacks: Mutex<Vec<(UserFunction, Callback)>>,
-    /// The stream of blocking executions, made by the first. It is in the table of streams, where the calls
-    /// for whole devices look, under a handle that nobody is told.
-    blocking: Mutex<Option<Arc<StreamEntry>>>,
+    /// Streams of blocking executions, made when none is free. They are in the table of streams, where the
+    /// calls for whole devices look, under handles that nobody is told.
+    blocking: Mutex<Vec<BlockingStream>>,
     /// How many threads are launching an execution. Grows under the lock of `state`.
     launches: AtomicUsize,
 }
@@ -57,6 +57,28 @@ pub(crate) enum ModelState {
     },
     /// It was destroyed, or its context has ended.
     Destroyed,
+}
+
+/// A stream of blocking executions.
+struct BlockingStream {
+    entry: Arc<StreamEntry>,
+    /// Whether a call waits for it.
+    is_used: bool,
+}
+
+/// A stream that has the execution of one call and no other: the errors that it tells are of that.
+struct OneExecution<'a> {
+    model: &'a ModelEntry,
+    entry: Arc<StreamEntry>,
+}
+
+impl Drop for OneExecution<'_> {
+    fn drop(&mut self) {
+        let mut streams = lock(&self.model.blocking);
+        if let Some(own) = streams.iter_mut().find(|it| Arc::ptr_eq(&it.entry, &self.entry)) {
+            own.is_used = false;
+        }
+    }
 }
 
 /// A launch that is under way: the model cannot be destroyed meanwhile.
@@ -239,8 +261,9 @@ impl ModelEntry {
         }
         super::graph_build::unbind_all(self);
         discard(self.handle);
-        if let (Some(stream), Ok(engine)) = (lock(&self.blocking).take(), engine()) {
-            engine.end_stream(&stream);
+        let streams = std::mem::take(&mut *lock(&self.blocking));
+        if let Ok(engine) = engine() {
+            streams.iter().for_each(|it| engine.end_stream(&it.entry));
         }
         drop(state);
         let callbacks = std::mem::take(&mut *lock(&self.callbacks));
@@ -269,13 +292,26 @@ impl ModelEntry {
         Err(fail(ACL_ERROR_RT_STREAM_CONTEXT, note))
     }
 
-    /// The stream of blocking executions.
-    fn blocking_stream(&self, engine: &OpenedEngine) -> Result<Arc<StreamEntry>> {
-        let mut blocking = lock(&self.blocking);
-        if let Some(entry) = &*blocking {
-            return Ok(entry.clone());
-        }
-        Ok(blocking.insert(engine.make_internal_stream(&self.context)?).clone())
+    /// A stream for one blocking execution. One that ran out of time keeps its stream until it is over: what
+    /// comes of it then is told to nobody.
+    fn one_execution(&self, engine: &OpenedEngine) -> Result<OneExecution<'_>> {
+        let mut streams = lock(&self.blocking);
+        let is_free = |it: &&mut BlockingStream| !it.is_used && matches!(it.entry.stream.is_idle(), Ok(true));
+        let entry = match streams.iter_mut().find(is_free) {
+            Some(free) => {
+                free.is_used = true;
+                let status = free.entry.stream.status();
+                // An abort, and the first failure.
+                drop((status.take_error(), status.take_error()));
+                free.entry.clone()
+            }
+            None => {
+                let entry = engine.make_internal_stream(&self.context)?;
+                streams.push(BlockingStream { entry: entry.clone(), is_used: true });
+                entry
+            }
+        };
+        Ok(OneExecution { model: self, entry })
     }
 }
 
@@ -328,8 +364,8 @@ pub fn execute(here: &Here, model: usize, timeout: i32) -> Result<()> {
         return Err(refuse("timeout is 0: give -1, or a number of milliseconds"));
     }
     let limit = limit_ms(timeout)?;
-    let entry = model.blocking_stream(engine)?;
-    let stream = &entry.stream;
+    let execution = model.one_execution(engine)?;
+    let stream = &execution.entry.stream;
     launch(&launching.graph, stream)?;
     drop(launching);
     let work = stream.so_far()?;
