@@ -96,6 +96,9 @@ fn print(args: &StatArgs, report: &Report, verdicts: &[(&Assertion, Vec<Failure>
     if args.advice {
         text::advice(&report.advice, &terminal).iter().for_each(|line| terminal.say(line));
     }
+    if !verdicts.is_empty() {
+        text::uncertain(report).iter().for_each(|line| terminal.say(line));
+    }
     for (assertion, failures) in verdicts.iter().filter(|(_, failures)| !failures.is_empty()) {
         text::failed(assertion, failures, &terminal).iter().for_each(|line| terminal.say(line));
     }

@@ -21,6 +21,8 @@ use object_file::ObjectFile;
 
 /// Stacks, lines and mapped files of one process past this number are not kept.
 const KEPT_PER_PROCESS: usize = 1 << 16;
+/// Processes past this number have no names.
+const KEPT_PROCESSES: usize = 1 << 12;
 /// Answers that are remembered; past this number they are found again.
 const KEPT_ANSWERS: usize = 1 << 16;
 
@@ -88,7 +90,8 @@ impl FactReader for Symbols {
             fact,
             Fact::Functions(_) | Fact::Module(_) | Fact::Line(_) | Fact::Stack { .. } | Fact::Started(_)
         );
-        if !is_named {
+        let is_full = self.processes.len() >= KEPT_PROCESSES;
+        if !is_named || is_full && !self.processes.contains_key(&source.process) {
             return;
         }
         if let Fact::Started(_) | Fact::Module(_) = fact {

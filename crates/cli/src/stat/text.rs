@@ -121,6 +121,12 @@ fn trouble(report: &Report) -> Vec<String> {
     lines
 }
 
+/// What to know about assertions if facts were lost.
+pub fn uncertain(report: &Report) -> Option<String> {
+    let text = "assertions were checked on figures that are too low; add `lost_facts == 0` to fail then";
+    (report.run.lost > 0).then(|| text.to_owned())
+}
+
 /// Why an assertion does not hold.
 pub fn failed(assertion: &Assertion, failures: &[Failure], terminal: &Terminal) -> Vec<String> {
     let head = terminal.paint(Colour::Bad, "assertion failed");
@@ -239,5 +245,9 @@ mod tests {
         let lines = summary(&report);
         assert!(lines.contains(&"nothing moved".to_owned()), "{lines:#?}");
         assert!(!lines.iter().any(|line| line.contains("trouble") || line.contains("lost")), "{lines:#?}");
+        assert_eq!(uncertain(&report), None);
+        report.run.lost = 5;
+        assert!(summary(&report).iter().any(|line| line.contains("5 facts")));
+        assert!(uncertain(&report).is_some());
     }
 }

@@ -5,7 +5,7 @@
 //! already counts only from there on, so the memory is bounded and the sums are exact unless facts are
 //! thousands of ops late.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use crate::fact::Nanos;
 
@@ -15,8 +15,8 @@ const STEPS: usize = 4096;
 /// Sums over time of how many intervals overlapped.
 #[derive(Default)]
 pub(super) struct Timeline {
-    /// From this moment on, up to the next key, this many intervals overlap.
-    steps: BTreeMap<Nanos, u32>,
+    /// From each moment on, up to the next, this many intervals overlap. Sorted; most changes are at its end.
+    steps: VecDeque<(Nanos, u32)>,
     /// What is before this moment has been added to the sums.
     horizon: Nanos,
     sums: BusyTime,
@@ -45,9 +45,9 @@ impl Timeline {
         if end <= begin {
             return;
         }
-        self.split(begin);
-        self.split(end);
-        self.steps.range_mut(begin..end).for_each(|(_, depth)| *depth += 1);
+        let first = self.split(begin);
+        let behind = self.split(end);
+        self.steps.range_mut(first..behind).for_each(|(_, depth)| *depth += 1);
         if self.steps.len() > STEPS {
             self.drop_oldest();
         }
@@ -55,24 +55,29 @@ impl Timeline {
 
     pub(super) fn busy(&self) -> BusyTime {
         let mut sums = self.sums;
-        let ends = self.steps.keys().skip(1);
-        self.steps.iter().zip(ends).for_each(|((begin, depth), end)| sums.add(*depth, end - begin));
+        let ends = self.steps.iter().skip(1);
+        self.steps.iter().zip(ends).for_each(|((begin, depth), (end, _))| sums.add(*depth, end - begin));
         sums
     }
 
-    /// Makes a step at `time`.
-    fn split(&mut self, time: Nanos) {
-        let depth = self.steps.range(..=time).next_back().map_or(0, |(_, depth)| *depth);
-        self.steps.entry(time).or_insert(depth);
+    /// Makes a step at `time`; the answer is its index.
+    fn split(&mut self, time: Nanos) -> usize {
+        let index = self.steps.partition_point(|(start, _)| *start < time);
+        if self.steps.get(index).is_none_or(|(start, _)| *start != time) {
+            let depth = index.checked_sub(1).map_or(0, |before| self.steps[before].1);
+            self.steps.insert(index, (time, depth));
+        }
+        index
     }
 
     fn drop_oldest(&mut self) {
-        let Some(horizon) = self.steps.keys().nth(STEPS / 2).copied() else { return };
-        let newer = self.steps.split_off(&horizon);
-        let older = std::mem::replace(&mut self.steps, newer);
-        let ends = older.keys().skip(1).chain([&horizon]);
-        older.iter().zip(ends).for_each(|((begin, depth), end)| self.sums.add(*depth, end - begin));
-        self.horizon = horizon;
+        for _ in 0..STEPS / 2 {
+            let (Some((begin, depth)), Some((end, _))) = (self.steps.pop_front(), self.steps.front()) else {
+                return;
+            };
+            self.sums.add(depth, end - begin);
+            self.horizon = *end;
+        }
     }
 }
 

@@ -154,3 +154,22 @@ fn lines_stacks_and_functions_are_those_of_their_process() {
     assert_eq!(symbols.function(PROCESS, 2), None);
     assert!(symbols.stack(PROCESS, 1).is_empty());
 }
+
+#[test]
+fn names_are_bounded_whatever_the_facts_say() {
+    let mut symbols = Symbols::default();
+    for number in 0..2 * KEPT_PROCESSES as u32 {
+        let source = FactSource { process: number, thread: 1 };
+        symbols.take(source, &Fact::Functions("aclInit".into()));
+    }
+    for number in 0..2 * KEPT_PER_PROCESS as u32 {
+        symbols.take(FactSource::default(), &Fact::Stack { number, frames: vec![1] });
+        symbols.take(FactSource::default(), &Fact::Line(Line { number, ..Line::default() }));
+        let base = u64::from(number) * 4096;
+        let file = LoadedFile { base, end: base + 1, offset: 0, path: "x".into() };
+        symbols.processes.entry(0).or_default().map(&file);
+    }
+    let kept = &symbols.processes[&0];
+    assert_eq!((kept.stacks.len(), kept.lines.len()), (KEPT_PER_PROCESS, KEPT_PER_PROCESS));
+    assert_eq!((kept.modules.len(), symbols.processes.len()), (KEPT_PER_PROCESS, KEPT_PROCESSES));
+}

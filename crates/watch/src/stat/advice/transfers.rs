@@ -12,6 +12,9 @@ use super::writes::Writes;
 /// Transfers, and ranges that were written, that are remembered; past this number all are forgotten.
 const REMEMBERED: usize = 1 << 16;
 
+/// Processes whose memory is followed; past this number all are forgotten.
+const PROCESSES: usize = 1 << 12;
+
 /// Copies by address, and what was written since.
 pub(super) struct Transfers {
     /// The number of the last op: ops are counted.
@@ -61,7 +64,7 @@ impl Transfers {
     /// Takes what an op does; the answer is for copies in one piece.
     pub(super) fn submitted(&mut self, process: u32, site: SiteIndex, work: &Work) -> Option<Transfer> {
         self.clock += 1;
-        if self.sent.len() + self.fetched.len() >= REMEMBERED {
+        if self.sent.len() + self.fetched.len() >= REMEMBERED || self.writes.len() > PROCESSES {
             self.forget_all();
         }
         match work {
