@@ -75,6 +75,9 @@ const PRIVATE: &[&str] = &[
     "ferryMemcpyAsyncWithCondition",
     "ferryOperatorFailed",
     "ferryRefuse",
+    "ferryIsWatched",
+    "ferryDefineLine",
+    "ferrySetLine",
     "ferryStop",
     "ferryVersion",
 ];

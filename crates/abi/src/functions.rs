@@ -228,6 +228,9 @@ functions! {
         ferryMemcpyAsyncWithCondition: fn(Ptr, usize, Const, usize, i32, Handle) -> Code;
         ferryLaunchCallback: fn(HostFunction, HostFunction, Ptr, i32, Handle) -> Code;
         ferryRefuse: fn(*const c_char, *const c_char, i32) -> Code;
+        ferryIsWatched: fn() -> i32;
+        ferryDefineLine: fn(*const c_char, *const c_char, u32) -> u32;
+        ferrySetLine: fn(u32) -> ();
         ferryHostRange: fn(Const, usize, i32, *mut c_char, usize) -> Code;
         ferryCheckWhileWaiting: fn(Option<Check>) -> Option<Check>;
         ferryStop: fn() -> Code;

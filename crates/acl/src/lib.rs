@@ -38,6 +38,6 @@ pub mod settings;
 pub mod state;
 pub mod version;
 mod waits;
-mod watched;
+pub mod watched;
 
 pub use error::{Error, Result};

@@ -11,10 +11,13 @@ use ferry_watch::{
     Fact,
     caller::{CodePosition, Slot},
     clock::ticks,
-    fact::{Call, CallSite, StreamMade, StreamPurpose},
+    fact::{Call, CallSite, Line, StreamMade, StreamPurpose},
     modules, site,
 };
-use std::sync::OnceLock;
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU32, Ordering},
+};
 
 /// How each function finds its return address.
 static SLOTS: [Slot; COUNT] = [const { Slot::new() }; COUNT];
@@ -26,25 +29,19 @@ pub(crate) fn begin() {
         let Some(writer) = watching::writer() else { return };
         let names: Vec<&str> = ALL.iter().map(|function| function.name).collect();
         writer.write(&Fact::Functions(names.join("\n")));
-        // SAFETY: the function is there until the process ends: the library is never unloaded.
-        unsafe { libc::atexit(at_exit) };
     });
-}
-
-/// The process ends in order.
-extern "C" fn at_exit() {
-    if let Some(writer) = watching::writer() {
-        writer.write(&Fact::Ended { time: ticks() });
-    }
 }
 
 /// A call begins.
 #[cold]
 pub(crate) fn enter(function: &ApiFunction, position: CodePosition) -> CallSite {
-    let caller = SLOTS[usize::from(function.index)].return_address(position);
-    if let Some(writer) = watching::writer() {
-        modules::tell(writer, caller);
-    }
+    let caller = site::caller(|| {
+        let address = SLOTS[usize::from(function.index)].return_address(position);
+        if let Some(writer) = watching::writer() {
+            modules::tell(writer, address);
+        }
+        address
+    });
     // Index 0 stands for no function.
     site::enter(function.index + 1, caller)
 }
@@ -67,4 +64,24 @@ pub(crate) fn name_stream(stream: &Stream, purpose: StreamPurpose, handle: usize
         let made = StreamMade { time: ticks(), stream, device, purpose, handle: handle as u64 };
         writer.write(&Fact::StreamMade(made));
     }
+}
+
+/// Whether this process is watched.
+pub fn is_watched() -> bool {
+    watching::writer().is_some()
+}
+
+/// Gives a line of an interpreted program a number, and has readers know it.
+pub fn define_line(file: String, function: String, line: u32) -> u32 {
+    static LINES: AtomicU32 = AtomicU32::new(1);
+    let number = LINES.fetch_add(1, Ordering::Relaxed);
+    if let Some(writer) = watching::writer() {
+        writer.write(&Fact::Line(Line { number, line, file, function }));
+    }
+    number
+}
+
+/// The next call of this thread comes from the line of this number.
+pub fn set_line(number: u32) {
+    site::set_line(number);
 }

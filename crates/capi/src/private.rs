@@ -14,6 +14,7 @@ use ferry_acl::{
     interrupt::{self},
     rules::{copy::Async, pyacl, report, stream},
     state::{self, Check},
+    watched,
 };
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -147,4 +148,27 @@ pub extern "C" fn ferryStop() -> aclError {
 #[unsafe(no_mangle)]
 pub extern "C" fn ferryInUse() -> i32 {
     state::in_use().into()
+}
+
+/// Whether facts about this process are written: 1 or 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn ferryIsWatched() -> i32 {
+    i32::from(watched::is_watched())
+}
+
+/// Gives a line of a Python program a number, for [`ferrySetLine`].
+///
+/// # Safety
+/// Both are C strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferryDefineLine(file: *const c_char, function: *const c_char, line: u32) -> u32 {
+    // SAFETY: the caller's promise.
+    let text = |at| unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned();
+    watched::define_line(text(file), text(function), line)
+}
+
+/// The next call of this thread comes from the line of this number.
+#[unsafe(no_mangle)]
+pub extern "C" fn ferrySetLine(number: u32) {
+    watched::set_line(number);
 }

@@ -3,16 +3,15 @@
 
 use std::{
     ffi::OsString,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{self, ExitCode},
 };
 
+use ferry::watching::alone::{self, TraceReader};
 use ferry_terminal::tell;
 use ferry_watch::{
-    Fact, FactReader, FactSource,
     buffers::Wanted,
-    symbols::Symbols,
-    trace::{TraceLimits, TraceSummary, Tracer},
+    trace::{TraceLimits, TraceSummary},
 };
 
 use crate::{
@@ -35,30 +34,23 @@ pub struct TraceArgs {
     /// How many ops the trace has at most; what comes later is counted
     #[arg(long, value_name = "N", default_value_t = TraceLimits::default().ops)]
     limit: usize,
+    /// Make the trace of a file of facts, which a program left that was traced by FERRY_TRACE and killed
+    #[arg(long, value_name = "FACTS", conflicts_with = "command")]
+    from: Option<PathBuf>,
     #[command(flatten)]
     machine: Machine,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    #[arg(required_unless_present = "from", trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
-}
-
-/// The tracer, and what names its addresses.
-struct TraceReader {
-    tracer: Tracer,
-    symbols: Symbols,
-}
-
-impl FactReader for TraceReader {
-    fn take(&mut self, source: FactSource, fact: &Fact) {
-        self.symbols.take(source, fact);
-        self.tracer.take(source, fact);
-    }
 }
 
 /// Runs the program, and writes the trace.
 pub fn main(args: &TraceArgs) -> ExitCode {
     let limits = TraceLimits { ops: args.limit, others: args.limit.saturating_mul(2) };
-    let mut reader = TraceReader { tracer: Tracer::new(limits), symbols: Symbols::default() };
+    if let Some(facts) = &args.from {
+        return of_file(args, facts, limits);
+    }
+    let mut reader = TraceReader::new(limits);
     let watch = WatchedRun {
         name: "trace",
         machine: &args.machine,
@@ -75,15 +67,28 @@ pub fn main(args: &TraceArgs) -> ExitCode {
     }
 }
 
+/// Makes the trace of facts that are in a file.
+fn of_file(args: &TraceArgs, facts: &Path, limits: TraceLimits) -> ExitCode {
+    let here = facts.parent().map(Path::to_owned).unwrap_or_default();
+    match alone::trace(facts, args.output.as_ref().unwrap_or(&here), limits) {
+        Ok(summary) => {
+            tell(&told(&summary, 0));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            tell(&format!("ferry trace: {}: {error}\n", facts.display()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Writes the trace and says where it is; the exit code stays the program's unless that cannot be done.
-fn write(args: &TraceArgs, mut reader: TraceReader, watched: &Watched) -> u8 {
+fn write(args: &TraceArgs, reader: TraceReader, watched: &Watched) -> u8 {
     let folder = args.output.clone();
     let folder = folder.unwrap_or_else(|| PathBuf::from(format!("ferry-trace.{}", process::id())));
-    let symbols = &mut reader.symbols;
-    let mut name = |process, address| Some(symbols.place(process, address).to_string());
-    match reader.tracer.write(&folder, &mut name) {
+    match reader.write(&folder) {
         Ok(summary) => {
-            tell(&told(&summary, watched));
+            tell(&told(&summary, watched.lost));
             watched.code
         }
         Err(error) => {
@@ -93,7 +98,7 @@ fn write(args: &TraceArgs, mut reader: TraceReader, watched: &Watched) -> u8 {
     }
 }
 
-fn told(summary: &TraceSummary, watched: &Watched) -> String {
+fn told(summary: &TraceSummary, lost: u64) -> String {
     let TraceSummary { page, json, ops, calls, streams, left_out, .. } = summary;
     let mut text = format!(
         "ferry trace: {ops} ops of {streams} streams, {calls} calls: {}, {}\n",
@@ -103,8 +108,9 @@ fn told(summary: &TraceSummary, watched: &Watched) -> String {
     if left_out.ops > 0 {
         text += &format!("ferry trace: {} ops came later and are not in it (--limit)\n", left_out.ops);
     }
-    if watched.lost > 0 {
-        text += &format!("ferry trace: {} facts were lost, because the buffers were full\n", watched.lost);
+    let lost = lost.max(left_out.facts);
+    if lost > 0 {
+        text += &format!("ferry trace: {lost} facts were lost, because the buffers were full\n");
     }
     text
 }

@@ -5,6 +5,7 @@
 use crate::{
     exit, interrupt,
     library::{Library, library},
+    line,
 };
 use pyo3::{
     Borrowed, PyTypeCheck,
@@ -23,12 +24,14 @@ pub type Size = usize;
 /// Calls into the library without holding the interpreter. Any call may wait: for a copy, for a lock, for a
 /// callback. Raises what the handler of a signal raised that ended such a wait.
 pub fn enter<T: Send>(py: Python<'_>, body: impl FnOnce(&'static Library) -> T + Send) -> PyResult<T> {
+    line::note(py);
     let value = py.detach(|| exit::within(|| interrupt::within(|| body(library()))));
     interrupt::raised().map_or(Ok(value), Err)
 }
 
 /// As `enter` for a call that never waits for work.
 pub fn enter_briefly<T: Send>(py: Python<'_>, body: impl FnOnce(&'static Library) -> T + Send) -> T {
+    line::note(py);
     py.detach(|| exit::within(|| body(library())))
 }
 
@@ -38,6 +41,7 @@ pub fn enter_to_rest<T: Send>(
     py: Python<'_>,
     body: impl FnOnce(&'static Library) -> T + Send,
 ) -> PyResult<T> {
+    line::note(py);
     let value = py.detach(|| {
         let value = interrupt::within(|| body(library()));
         exit::stay_away_if_over();

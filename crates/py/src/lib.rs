@@ -12,6 +12,7 @@ mod exceptions;
 mod exit;
 mod interrupt;
 mod library;
+mod line;
 mod report;
 mod rt;
 mod top;

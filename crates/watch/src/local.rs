@@ -26,6 +26,8 @@ pub(crate) struct Local {
     pub(crate) site: Cell<CallSite>,
     /// When the call has last waited; 0 if it has not.
     pub(crate) waited: Cell<u64>,
+    /// The line of an interpreted program that makes the next call; 0 if it is not known.
+    pub(crate) line: Cell<u32>,
     /// The task of a graph that the thread submits.
     pub(crate) task: Cell<Option<TaskId>>,
     /// The op that has begun on this thread and was not told of, and when it began.
@@ -55,6 +57,7 @@ thread_local! {
             thread: Cell::new(0),
             site: Cell::new(CallSite { function: 0, caller: 0, begin: 0, stack: 0 }),
             waited: Cell::new(0),
+            line: Cell::new(0),
             task: Cell::new(None),
             begun: Cell::new((OpId::NONE, 0)),
             ended: Cell::new(0),

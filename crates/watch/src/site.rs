@@ -5,7 +5,7 @@
 
 use crate::{
     clock::ticks,
-    fact::{CallSite, TaskId},
+    fact::{CallSite, Line, TaskId},
     local::local,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,4 +64,18 @@ pub fn set_task(task: Option<TaskId>) {
 /// The task of a graph that this thread submits.
 pub fn task() -> Option<TaskId> {
     local(|local| local.task.get())
+}
+
+/// The next call of this thread comes from this line of an interpreted program, by its number.
+pub fn set_line(number: u32) {
+    local(|local| local.line.set(number));
+}
+
+/// Where the call that begins comes from: the line that was set for it, or its return address.
+#[inline]
+pub fn caller(return_address: impl FnOnce() -> u64) -> u64 {
+    match local(|local| local.line.take()) {
+        0 => return_address(),
+        number => Line::ADDRESS | u64::from(number),
+    }
 }

@@ -4,8 +4,8 @@
 //! that come after that, from destructors of the thread, go through a buffer that is claimed for each of
 //! them. A forked child writes nothing: it would write into the buffers of its parent.
 //!
-//! Two kinds of facts are most of them, a copy in one piece that was submitted and an op that has passed. They
-//! are written word by word ([`FactWriter::submitted_linear`], [`FactWriter::passed`]).
+//! Two kinds of facts are most of them: a copy in one piece that was submitted, and an op that has passed.
+//! They are written word by word ([`FactWriter::submitted_linear`], [`FactWriter::passed`]).
 
 use crate::{
     buffers::{BUFFER_WORDS, Buffers, FULL, Wanted},

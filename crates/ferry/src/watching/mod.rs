@@ -8,10 +8,12 @@
 //! Arrows: this folder knows the core's observers and the crate of facts, and of this crate its options
 //! alone.
 
+pub mod alone;
 mod contents;
 mod translate;
 
 use crate::{BackendName, Options};
+use alone::OwnFile;
 use contents::ContentReader;
 use ferry_core::{
     Block, DeviceEngine, DeviceTime, Error, Fate, JoinKind, Linear, Observer, Point, Seen, Stream,
@@ -50,11 +52,27 @@ pub fn writer() -> Option<&'static FactWriter> {
 
 /// A command that has ended, or a file that is none, leaves the program alone.
 fn open() -> Option<FactWriter> {
-    let file = OpenOptions::new().read(true).write(true).open(env::var_os(VARIABLE)?).ok()?;
-    let writer = FactWriter::open(&file).ok()?;
+    let given = env::var_os(VARIABLE)
+        .and_then(|path| OpenOptions::new().read(true).write(true).open(path).ok())
+        .and_then(|file| FactWriter::open(&file).ok());
+    let writer = given.or_else(|| OWN.get_or_init(OwnFile::from_env).as_ref()?.writer())?;
     writer.write(&Fact::Started(started()));
     site::switch_on();
+    // SAFETY: the function is there until the process ends: the library is never unloaded.
+    unsafe { libc::atexit(at_exit) };
     Some(writer)
+}
+
+/// The file of a process that is traced by the environment alone.
+static OWN: OnceLock<Option<OwnFile>> = OnceLock::new();
+
+/// The process ends in order. A forked child of it, which has the same function, does nothing.
+extern "C" fn at_exit() {
+    let Some(writer) = writer().filter(|writer| writer.is_here()) else { return };
+    writer.write(&Fact::Ended { time: ticks() });
+    if let Some(Some(own)) = OWN.get() {
+        ferry_core::fence::survives(|| own.finish());
+    }
 }
 
 /// What the environment asks for; a program may open another engine.
