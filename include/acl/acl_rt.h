@@ -945,7 +945,9 @@ aclError aclrtGetEventId(aclrtEvent event, uint32_t *eventId);
 aclError aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle);
 
 /** Opens an event of another process, or of this one, as often as one likes; each is destroyed by itself. All
- *  who have it may record it, on streams of any device, and wait for the latest record of any. */
+ *  who have it may record it, on streams of any device, and wait for the latest record of any. Of all processes
+ *  together 65,527 records may be unfinished at a time; one more is refused with ACL_ERROR_RT_NO_EVENT_RESOURCE. An
+ *  event takes a descriptor of each process that has it, and without one that is the code of its creation. */
 aclError aclrtIpcOpenEventHandle(aclrtIpcEventHandle handle, aclrtEvent *event);
 
 /* ---- Functions: notifies ------------------------------------------------------------------------------- */

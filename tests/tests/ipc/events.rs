@@ -532,21 +532,37 @@ fn a_record_that_is_refused_leaves_the_event_as_it_was() {
     ok(aclrtDestroyContext(context));
 }
 
+// proves: Y15
 #[test]
-fn records_that_are_pending_are_limited() {
-    use_device();
-    let (event, records) = (own_event(), stream());
-    let gate = block(records);
-    for _ in 0..1015 {
-        ok(aclrtRecordEvent(event, records));
+fn thousands_of_records_may_be_pending() {
+    const MANY: usize = 5000;
+    let (mut maker, mut opener) = (Other::on(0), Other::on(0));
+    let (event, opened) = shared(&mut maker, &mut opener);
+    let records = blocked_stream(&mut maker);
+    maker.ok(&format!("record {event} {records}"));
+    // A wait for the first of them, which all the others come behind.
+    let waits = opener.ok("stream");
+    opener.ok(&format!("wait {opened} {waits}"));
+    for _ in 1..MANY {
+        maker.ok(&format!("record {event} {records}"));
     }
-    let code = aclrtRecordEvent(event, records);
-    refused("one more", code, NO_EVENT_RESOURCE, &["1015"]);
-    gate.unblock();
-    finish(records);
-    ok(aclrtRecordEvent(event, records));
-    ok(aclrtSynchronizeEvent(event));
-    ok(aclrtDestroyEvent(event));
+    stands(&mut opener, &waits);
+    assert_eq!(opener.ok(&format!("event-status {opened}")), NOT_READY);
+    maker.ok(&format!("unblock {records}"));
+    opener.ok(&format!("synchronize-event {opened} 60000"));
+    opener.ok(&format!("synchronize {waits}"));
+}
+
+// proves: Y12
+#[test]
+fn events_that_the_system_has_no_descriptor_for_are_a_shortage_of_events() {
+    let mut maker = Other::on(0);
+    let events = [(); 2].map(|()| maker.ok("event"));
+    maker.ok("use-up-descriptors 0");
+    maker.refused("event", NO_EVENT_RESOURCE, "ulimit -n");
+    // Making one takes a second one for a moment.
+    events.iter().for_each(|event| drop(maker.ok(&format!("destroy-event {event}"))));
+    maker.ok("event");
 }
 
 // proves: Y11

@@ -12,13 +12,15 @@ use ferry_core::Shared;
 use std::sync::{
     Arc,
     atomic::{
-        AtomicU64,
-        Ordering::{AcqRel, Acquire, Release},
+        AtomicU64, AtomicUsize,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
 
-/// How many records may be pending at a time.
-const SLOTS: usize = 1015;
+/// How many records may be pending at a time. With the words in front of them they are whole pages, which
+/// take memory when a slot in them is used.
+const SLOTS: usize = 65_527;
+const SLOTS_OF_A_PAGE: usize = 512;
 /// All words: the latest record, and the slots.
 const WORDS: usize = SLOTS + 1;
 const NAME: &str = "ferry:event";
@@ -29,7 +31,7 @@ const NUMBER_SHIFT: u32 = MEMBER_BITS + 1;
 const COMPLETE: u64 = 1;
 
 /// Bits of a record as it is told: its slot, its number.
-const SLOT_BITS: u32 = 10;
+const SLOT_BITS: u32 = 16;
 const _: () = assert!(SLOTS < 1 << SLOT_BITS);
 
 /// A record: its number and its slot. The default is no record, which is complete.
@@ -54,17 +56,27 @@ impl RecordId {
 /// The records of an event, in a table that this process is a member of.
 pub struct EventRecords {
     table: Arc<SharedTable>,
+    /// Where this process looks for a free slot first: it has used all below it, as far as it knows.
+    hint: AtomicUsize,
 }
 
 impl EventRecords {
     /// No record yet.
     pub fn new() -> Result<EventRecords> {
-        Ok(EventRecords { table: Arc::new(SharedTable::new(NAME, WORDS)?) })
+        SharedTable::new(NAME, WORDS).map(EventRecords::of).map_err(|error| no_table(&error))
     }
 
     /// The records in a table that another process made.
     pub fn join(shared: &Shared) -> Result<EventRecords> {
-        Ok(EventRecords { table: Arc::new(SharedTable::join(NAME, shared.file.clone(), WORDS)?) })
+        let joined = SharedTable::join(NAME, shared.file.clone(), WORDS);
+        joined.map(EventRecords::of).map_err(|error| no_table(&error))
+    }
+
+    fn of(table: SharedTable) -> EventRecords {
+        // Members begin at pages of their own, so that they seldom come across slots of others, whose records
+        // are over if their process is: that takes system calls.
+        let first = (table.member() as usize - 1) * SLOTS_OF_A_PAGE % SLOTS;
+        EventRecords { table: Arc::new(table), hint: AtomicUsize::new(first) }
     }
 
     /// The table, to be sent or watched.
@@ -93,7 +105,7 @@ impl EventRecords {
 
     /// Takes a slot that is free, for a record of about this number.
     fn take_slot(&self, number: u64) -> Result<usize> {
-        let first = (number % SLOTS as u64) as usize;
+        let first = self.hint.load(Relaxed) % SLOTS;
         let take = |slot: &usize| {
             let before = self.slots()[*slot].load(Acquire);
             let taken = || {
@@ -102,7 +114,9 @@ impl EventRecords {
             };
             self.is_over(before) && taken()
         };
-        (first..SLOTS).chain(0..first).find(take).ok_or_else(too_many)
+        let slot = (first..SLOTS).chain(0..first).find(take).ok_or_else(too_many)?;
+        self.hint.store(slot + 1, Relaxed);
+        Ok(slot)
     }
 
     /// Completes a record of this process, and wakes those who wait for it.
@@ -110,6 +124,7 @@ impl EventRecords {
         let pending = self.pending(record.number());
         let slot = &self.slots()[record.slot()];
         let _ = slot.compare_exchange(pending, pending | COMPLETE, AcqRel, Acquire);
+        self.hint.fetch_min(record.slot(), Relaxed);
         self.table.ring();
     }
 
@@ -145,6 +160,17 @@ fn too_many() -> Error {
     fail(c::ACL_ERROR_RT_NO_EVENT_RESOURCE, note)
 }
 
+/// The error of an event that the system has no table for.
+#[cold]
+fn no_table(error: &ferry_core::Error) -> Error {
+    let note = format!(
+        "{}. Each event of ACL_EVENT_IPC takes a file descriptor of the process (`ulimit -n`) as long as it \
+         lives",
+        error.note
+    );
+    fail(c::ACL_ERROR_RT_NO_EVENT_RESOURCE, note)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,7 +190,7 @@ mod tests {
         assert_eq!((first.latest(), second.latest()), Default::default());
         assert!(first.is_complete(first.latest()), "never recorded");
         let mut before = first.latest();
-        for round in 0..3 * SLOTS {
+        for round in 0..3000 {
             let (recorder, reader) = if round % 3 == 0 { (&first, &second) } else { (&second, &first) };
             let record = recorder.begin().expect("a slot");
             assert_eq!((record, record.number()), (reader.latest(), round as u64 + 1));
@@ -185,7 +211,7 @@ mod tests {
         first.complete(c);
         assert!(!second.is_complete(a) && second.is_complete(c));
         // One that is never complete holds up no other.
-        for _ in 0..3 * SLOTS {
+        for _ in 0..3000 {
             let record = second.begin().expect("a slot");
             second.complete(record);
         }
@@ -215,6 +241,17 @@ mod tests {
         assert!(second.is_complete(records[7]) && !second.is_complete(another));
         drop(first);
         second.begin().expect("what a process that is gone left does not count");
+    }
+
+    #[test]
+    fn few_records_take_few_pages() {
+        let (first, second) = two();
+        for _ in 0..3000 {
+            let pending = [&first, &second].map(|records| records.begin().expect("a slot"));
+            assert_eq!(pending.map(RecordId::slot), [SLOTS_OF_A_PAGE, 0], "the second one made the table");
+            first.complete(pending[0]);
+            second.complete(pending[1]);
+        }
     }
 
     #[test]
