@@ -5,7 +5,7 @@ use super::deeds::{BLOCKS, any_address, any_deed, begin, linear, write_down};
 use super::program::Program;
 use ferry_watch::{
     Fact,
-    fact::{Awaited, End, Origin, Piece, Point, Route, Rows, Work},
+    fact::{Awaited, End, Origin, Point, Work},
     recording::{
         Location, RecordedWait, RecordedWork, Recording, Rect, ReplayLimits, StepAction, dependencies,
         flow::{Expected, Flow},
