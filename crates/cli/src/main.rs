@@ -2,17 +2,20 @@
 //!
 //! What shows the library (`tour`, `devices`, `bench`, `run`) knows nothing of the engine. It loads
 //! libascendcl.so and calls the C functions, as a user's program does, so what it shows is what a program
-//! gets. What copies memory for its own sake (`copy`), and what only lists devices without using them
-//! (`npu-smi`), uses the crate `ferry`, as a Rust program does. No process does both.
+//! gets. What copies memory for its own sake (`copy`, `replay`), and what only lists devices without using
+//! them (`npu-smi`), uses the crate `ferry`, as a Rust program does. No process does both.
 
 mod bench;
 mod copy;
 mod devices;
+mod diff;
 mod doctor;
 mod explain;
 mod machine;
 mod pages;
 mod prefix;
+mod record;
+mod replay;
 mod run;
 mod smi;
 mod stat;
@@ -63,6 +66,12 @@ enum Command {
     Trace(trace::TraceArgs),
     /// Run a program and print what its copies moved; fail if an assertion about that does not hold
     Stat(stat::StatArgs),
+    /// Run a program and record what its copies do, in a file that can be replayed
+    Record(record::RecordArgs),
+    /// Do again what a recording says, and check what every copy delivers
+    Replay(replay::ReplayArgs),
+    /// Say what changed in the pattern of copies between two recordings
+    Diff(diff::DiffArgs),
     /// A second process of the tour, which starts it
     #[command(hide = true)]
     Role(tour::RoleArgs),
@@ -118,6 +127,9 @@ fn run_command(command: Command) -> ferry_abi::Result<ExitCode> {
         Command::Run(args) => Ok(run::main(&args)),
         Command::Trace(args) => Ok(trace::main(&args)),
         Command::Stat(args) => Ok(stat::main(&args)),
+        Command::Record(args) => Ok(record::main(&args)),
+        Command::Replay(args) => replay::main(&args),
+        Command::Diff(args) => diff::main(&args),
         Command::Role(args) => tour::role(&args),
         Command::Pages(args) => pages::main(&args),
     }

@@ -89,6 +89,8 @@ mod options;
 mod part;
 mod pending;
 pub mod products;
+#[doc(hidden)]
+pub mod replay;
 mod runtime;
 mod scope;
 mod stream;

@@ -188,8 +188,10 @@ impl RecordEncoder {
 
     fn put(&mut self, record: &Record) {
         match record {
-            Record::Process(process) => {
-                self.tag(1);
+            Record::Process => self.tag(1),
+            Record::Started(index, process) => {
+                self.tag(26);
+                self.small(*index);
                 self.out.string(process.backend.as_bytes());
                 self.out.string(process.command.as_bytes());
                 self.small(process.devices);
@@ -213,9 +215,14 @@ impl RecordEncoder {
                 self.out.string(site.function.as_bytes());
                 self.out.string(site.caller.as_bytes());
             }
-            Record::Stream(head, stream) => {
+            Record::Stream(process) => {
                 self.tag(6);
+                self.small(*process);
+            }
+            Record::StreamMade(head, number, stream) => {
+                self.tag(27);
                 self.head(head);
+                self.small(*number);
                 self.small(stream.process);
                 self.small(stream.device);
                 self.tag(stream.purpose as u8);
@@ -496,18 +503,12 @@ impl RecordReader<'_, '_> {
 
     fn record(&mut self) -> Result<Record, Malformed> {
         Ok(match self.from.byte()? {
-            1 => Record::Process(RecordedProcess {
-                backend: self.from.text()?,
-                command: self.from.text()?,
-                devices: self.small()?,
-                epoch: self.from.number()?,
-                has_ended: false,
-            }),
+            1 => Record::Process,
             2 => Record::Ended(self.small()?),
             3 => Record::Thread(self.small()?),
             4 => Record::ThreadName { thread: self.small()?, name: self.from.text()? },
             5 => Record::Site(RecordedSite { function: self.from.text()?, caller: self.from.text()? }),
-            6 => Record::Stream(self.head()?, self.stream()?),
+            6 => Record::Stream(self.small()?),
             7 => Record::StreamGone(self.head()?, self.small()?),
             8 => Record::Memory(self.head()?, self.memory()?),
             9 => Record::Freed(self.head()?, self.small()?),
@@ -548,6 +549,17 @@ impl RecordReader<'_, '_> {
                 bytes: self.from.string()?.to_vec(),
             },
             25 => Record::Lost(self.from.number()?),
+            26 => Record::Started(
+                self.small()?,
+                RecordedProcess {
+                    backend: self.from.text()?,
+                    command: self.from.text()?,
+                    devices: self.small()?,
+                    epoch: self.from.number()?,
+                    has_ended: false,
+                },
+            ),
+            27 => Record::StreamMade(self.head()?, self.small()?, self.stream()?),
             other => return Err(Malformed(format!("there is no record of kind {other}"))),
         })
     }

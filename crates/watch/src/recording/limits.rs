@@ -1,6 +1,6 @@
 //! Which ops of a recording a replay can do again, and what it leaves out.
 
-use super::model::{Location, RecordedOp, RecordedWait, RecordedWork, Recording, StepAction};
+use super::model::{Location, RecordedOp, RecordedWait, RecordedWork, Recording, Rect, StepAction};
 use crate::fact::{Origin, Outcome};
 use std::collections::BTreeMap;
 
@@ -57,6 +57,7 @@ fn obstacle(recording: &Recording, op: &RecordedOp) -> Option<&'static str> {
     match &op.work {
         RecordedWork::Through { rect: None, .. } => Some("late-bound copies that never ran do nothing"),
         work if !fits(recording, work) => Some("ops that leave their allocation do nothing"),
+        work if !is_possible(recording, work) => Some("ops that no engine of ours takes do nothing"),
         _ => None,
     }
 }
@@ -76,6 +77,29 @@ fn differences(op: &RecordedOp) -> impl Iterator<Item = &'static str> {
         RecordedWait::Point(_) | RecordedWait::Promised(_) => None,
     });
     work.into_iter().chain(waits)
+}
+
+/// Whether the work is between such memory as our engine takes. Other implementations may take more.
+fn is_possible(recording: &Recording, work: &RecordedWork) -> bool {
+    let memory = |at: Location| &recording.allocations[at.allocation as usize];
+    let is_device = |at: Location| memory(at).device.is_some();
+    match work {
+        RecordedWork::Batch { rects, .. } => {
+            let route = |rect: &Rect| (is_device(rect.dst), is_device(rect.src));
+            let moving = rects.iter().filter(|rect| rect.bytes() > 0);
+            moving.clone().zip(moving.skip(1)).all(|(one, next)| route(one) == route(next))
+        }
+        RecordedWork::Reduce { rect, element, combine, .. } => {
+            let size = [1, 2, 4, 4, 2, 2, 4].get(usize::from(*element));
+            let is_whole = size.is_some_and(|size| rect.bytes().is_multiple_of(*size));
+            let is_known = |at| memory(at).origin.is_some();
+            is_whole && *combine < 3 && is_known(rect.dst) && is_known(rect.src)
+        }
+        RecordedWork::Through { device, rect: Some(rect), .. } => {
+            memory(rect.dst).device == Some(*device) && memory(rect.src).device == Some(*device)
+        }
+        _ => true,
+    }
 }
 
 /// Whether everything that the work touches lies in its allocation.

@@ -3,8 +3,8 @@
 use super::codec::RecordDecoder;
 use super::frame;
 use super::model::{
-    Allocation, CapturedTask, Location, OpResult, RecordedGraph, RecordedOp, RecordedSite, RecordedThread,
-    RecordedWait, RecordedWork, Recording, Rect, Step, StepAction,
+    Allocation, CapturedTask, Location, OpResult, RecordedGraph, RecordedOp, RecordedProcess, RecordedSite,
+    RecordedStream, RecordedThread, RecordedWait, RecordedWork, Recording, Rect, Step, StepAction,
 };
 use super::record::{Record, StepHead};
 use super::step_order::sort_steps;
@@ -53,6 +53,8 @@ struct Loader {
     awaits: Vec<Vec<Awaited>>,
     /// What promises of a process are bound to.
     bound: HashMap<(u32, u64), Option<Point>>,
+    /// For each stream, whether it was seen to be made.
+    is_made: Vec<bool>,
     /// What is known of ops that were not seen to be submitted yet.
     early: HashMap<Point, Vec<Record>>,
 }
@@ -75,7 +77,11 @@ impl Loader {
         self.check(&record)?;
         let all = &mut self.recording;
         match record {
-            Record::Process(process) => all.processes.push(process),
+            Record::Process => all.processes.push(RecordedProcess::default()),
+            Record::Started(number, process) => {
+                let has_ended = all.processes[number as usize].has_ended;
+                all.processes[number as usize] = RecordedProcess { has_ended, ..process };
+            }
             Record::Ended(process) => all.processes[process as usize].has_ended = true,
             Record::Thread(process) => {
                 all.threads.push(RecordedThread { process, ..RecordedThread::default() });
@@ -87,10 +93,15 @@ impl Loader {
                 }
                 all.sites.push(site);
             }
-            Record::Stream(head, stream) => {
-                all.streams.push(stream);
-                let number = all.streams.len() as u32 - 1;
-                self.step(&head, StepAction::MakeStream(number));
+            Record::Stream(process) => {
+                all.streams.push(RecordedStream { process, ..RecordedStream::default() });
+                self.is_made.push(false);
+            }
+            Record::StreamMade(head, number, stream) => {
+                all.streams[number as usize] = stream;
+                if !std::mem::replace(&mut self.is_made[number as usize], true) {
+                    self.step(&head, StepAction::MakeStream(number));
+                }
             }
             Record::StreamGone(head, stream) => self.step(&head, StepAction::DropStream(stream)),
             Record::Memory(head, allocation) => {
@@ -169,10 +180,13 @@ impl Loader {
         let process = |process: u32| known("process", process, all.processes.len());
         let graph = |graph: u32| known("graph", graph, all.graphs.len());
         match record {
-            Record::Process(_) | Record::Site(_) | Record::Lost(_) => Ok(()),
-            Record::Ended(number) | Record::Thread(number) => process(*number),
+            Record::Process | Record::Site(_) | Record::Lost(_) => Ok(()),
+            Record::Ended(number)
+            | Record::Thread(number)
+            | Record::Stream(number)
+            | Record::Started(number, _) => process(*number),
             Record::ThreadName { thread, .. } => known("thread", *thread, all.threads.len()),
-            Record::Stream(at, made) => head(at).and(process(made.process)),
+            Record::StreamMade(at, number, made) => head(at).and(stream(*number)).and(process(made.process)),
             Record::StreamGone(at, number) => head(at).and(stream(*number)),
             Record::Memory(at, memory) => head(at).and(process(memory.process)),
             Record::Freed(at, number) => head(at).and(known("allocation", *number, all.allocations.len())),
@@ -225,10 +239,28 @@ impl Loader {
         if self.recording.sites.is_empty() {
             self.recording.sites.push(RecordedSite::default());
         }
+        self.make_the_others();
         self.resolve_awaits();
         name_areas(&mut self.recording);
         sort_steps(&mut self.recording);
         self.recording
+    }
+
+    /// Streams that were made before the recording are made at its beginning.
+    fn make_the_others(&mut self) {
+        let first = self.recording.steps.iter().map(|step| step.begin.min(step.time)).min().unwrap_or(0);
+        let missing: Vec<_> = (0..self.is_made.len()).filter(|number| !self.is_made[*number]).collect();
+        if missing.is_empty() || self.recording.threads.is_empty() {
+            return;
+        }
+        let step = |number| Step {
+            thread: 0,
+            site: 0,
+            begin: first,
+            time: first,
+            action: StepAction::MakeStream(number as u32),
+        };
+        self.recording.steps.splice(0..0, missing.into_iter().map(step));
     }
 
     fn resolve_awaits(&mut self) {

@@ -10,6 +10,7 @@
 //! others use; `record` and `frame` are the two layers of the file, which only `recorder` and `load` know.
 
 mod codec;
+mod diff;
 pub mod flow;
 mod frame;
 mod limits;
@@ -21,6 +22,7 @@ mod recorder;
 mod step_order;
 mod varint;
 
+pub use diff::{PatternChange, PatternCount, diff};
 pub use limits::ReplayLimits;
 pub use load::{LoadedRecording, read};
 pub use model::{

@@ -22,8 +22,10 @@ pub struct StepHead {
 /// One record. Points have the recording's numbers of streams.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
-    /// A process is watched from here on.
-    Process(RecordedProcess),
+    /// A process is watched from here on, of which nothing is known yet.
+    Process,
+    /// What is known of a process: its index.
+    Started(u32, RecordedProcess),
     /// A process ended in order: its index.
     Ended(u32),
     /// A thread of the process with this index.
@@ -32,8 +34,10 @@ pub enum Record {
     ThreadName { thread: u32, name: String },
     /// A call site.
     Site(RecordedSite),
-    /// A stream was made.
-    Stream(StepHead, RecordedStream),
+    /// A stream of the process with this index, of which nothing is known yet.
+    Stream(u32),
+    /// A stream was made, or more is known of it: its number.
+    StreamMade(StepHead, u32, RecordedStream),
     /// A stream is gone.
     StreamGone(StepHead, u32),
     /// Memory became known. Pageable memory has no length here: the loader finds out what of it is used.

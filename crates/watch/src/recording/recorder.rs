@@ -39,6 +39,8 @@ pub struct Recorder<W> {
 /// What a process has called what it uses.
 #[derive(Default)]
 struct ProcessNumbers {
+    /// Whether the fact came that says what it is; others may come before.
+    is_started: bool,
     memory: MemoryMap,
     streams: HashMap<u32, u32>,
     graphs: HashMap<u32, u32>,
@@ -97,11 +99,11 @@ impl<W: Write> Recorder<W> {
         if let Some(index) = self.processes.get(&number) {
             return *index;
         }
-        self.add_process(number, RecordedProcess::default())
+        self.add_process(number)
     }
 
-    fn add_process(&mut self, number: u32, process: RecordedProcess) -> usize {
-        self.put(&Record::Process(process));
+    fn add_process(&mut self, number: u32) -> usize {
+        self.put(&Record::Process);
         self.watched.push(ProcessNumbers::default());
         self.processes.insert(number, self.watched.len() - 1);
         self.watched.len() - 1
@@ -157,13 +159,7 @@ impl<W: Write> Recorder<W> {
         if let Some(stream) = self.watched[process].streams.get(&number) {
             return *stream;
         }
-        let stream = RecordedStream { process: process as u32, ..RecordedStream::default() };
-        self.add_stream(self.unseen(), number, stream)
-    }
-
-    fn add_stream(&mut self, head: StepHead, number: u32, stream: RecordedStream) -> u32 {
-        let process = stream.process as usize;
-        self.put(&Record::Stream(head, stream));
+        self.put(&Record::Stream(process as u32));
         self.streams += 1;
         self.watched[process].streams.insert(number, self.streams - 1);
         self.streams - 1
@@ -298,11 +294,9 @@ impl<W: Write> Recorder<W> {
             Fact::StreamMade(made) => {
                 let head = self.plain_head(source, made.time);
                 let (device, purpose) = (made.device, made.purpose);
-                self.add_stream(
-                    head,
-                    made.stream,
-                    RecordedStream { process: process as u32, device, purpose },
-                );
+                let stream = RecordedStream { process: process as u32, device, purpose };
+                let number = self.stream(process, made.stream);
+                self.put(&Record::StreamMade(head, number, stream));
             }
             Fact::StreamGone { time, stream } => {
                 let (head, stream) = (self.plain_head(source, *time), self.stream(process, *stream));
@@ -412,11 +406,14 @@ impl<W: Write> FactReader for Recorder<W> {
         if let Fact::Started(started) = fact {
             let (backend, command) = (started.backend.clone(), started.command.clone());
             let (devices, epoch) = (started.devices, started.epoch);
-            // A number that comes again is another process.
-            self.add_process(
-                source.process,
-                RecordedProcess { backend, command, devices, epoch, has_ended: false },
-            );
+            let process = match self.processes.get(&source.process) {
+                Some(known) if !self.watched[*known].is_started => *known,
+                // A number that comes again is another process.
+                _ => self.add_process(source.process),
+            };
+            self.watched[process].is_started = true;
+            let started = RecordedProcess { backend, command, devices, epoch, has_ended: false };
+            self.put(&Record::Started(process as u32, started));
             return self.symbols.take(source, fact);
         }
         let process = self.process(source.process);

@@ -2,6 +2,7 @@
 //! good.
 
 mod damage;
+mod deeds;
 mod facts;
 mod flow;
 mod program;
