@@ -126,6 +126,12 @@ struct SiteFinding {
     detail: String,
 }
 
+impl SiteFinding {
+    fn add_time(&mut self, more: u64) {
+        self.time = self.time.saturating_add(more);
+    }
+}
+
 /// What was found, by pattern and call site.
 #[derive(Default)]
 struct Findings {
@@ -214,7 +220,7 @@ impl Advisor {
         let Some(copy) = self.copies.get_mut(&(process, point)) else { return };
         copy.time = time;
         for rule in &copy.charged {
-            self.findings.add(*rule, copy.site, 0, 0).time += time;
+            self.findings.add(*rule, copy.site, 0, 0).add_time(time);
         }
     }
 
@@ -247,7 +253,7 @@ impl Advisor {
                 let Some(transfer) = &copy.transfer else { return };
                 if self.transfers.is_same_as_before(transfer, *hash) && !transfer.is_repeated {
                     add_repeated(&mut self.findings, copy, "the bytes had the same hash");
-                    self.findings.add(AdviceRule::SentTwice, copy.site, 0, 0).time += copy.time;
+                    self.findings.add(AdviceRule::SentTwice, copy.site, 0, 0).add_time(copy.time);
                 }
             }
             _ => {}
