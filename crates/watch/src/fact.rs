@@ -498,7 +498,7 @@ impl Work {
         match self {
             Work::Nothing | Work::Mark | Work::Function => 0,
             Work::Linear { piece, .. } | Work::Reduce { piece, .. } => piece.len,
-            Work::Rows { rows, .. } => rows.width * rows.height,
+            Work::Rows { rows, .. } => rows.width.saturating_mul(rows.height),
             Work::Batch { bytes, .. } => *bytes,
             Work::Through { len, .. } | Work::Fill { len, .. } => *len,
         }

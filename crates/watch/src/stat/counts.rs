@@ -151,7 +151,9 @@ impl Counts {
     pub(super) fn change_blocked(&mut self, class: TrafficClass, before: u64, now: u64) {
         self.add_traffic(class, &TrafficCounts::default());
         let all = self.traffic.iter_mut().filter(|(other, _)| *other == class);
-        all.for_each(|(_, traffic)| traffic.blocked = traffic.blocked.saturating_sub(before) + now);
+        all.for_each(|(_, traffic)| {
+            traffic.blocked = traffic.blocked.saturating_sub(before).saturating_add(now)
+        });
     }
 
     /// Takes back a call of which no bytes were known.

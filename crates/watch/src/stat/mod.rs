@@ -65,7 +65,7 @@ pub struct Statistics {
     symbols: Symbols,
     sites: Sites,
     open: Generations<(u32, Point), OpenOp>,
-    early: Generations<(u32, Point), Passed>,
+    early: Generations<(u32, Point), EarlyFacts>,
     calls: Calls,
     queues: Queues,
     timeline: Timeline,
@@ -84,6 +84,14 @@ struct OpenOp {
     submitted: Nanos,
     /// When it began, if that was told before it passed; 0 if not.
     begun: Nanos,
+}
+
+/// What was seen of an op before it was seen to be submitted.
+#[derive(Clone, Copy, Default)]
+struct EarlyFacts {
+    begun: Nanos,
+    piece: Option<Piece>,
+    passed: Option<Passed>,
 }
 
 impl Default for Statistics {
@@ -107,13 +115,9 @@ impl FactReader for Statistics {
             }
             Fact::StreamMade(made) => self.stream_made(source.process, made),
             Fact::Submitted(op) => self.submitted(source, op),
-            Fact::Resolved { point, piece, .. } => self.resolved(source, *point, piece),
-            Fact::Begun { time, point } => {
-                if let Some(op) = self.open.get_mut(&(source.process, *point)) {
-                    op.begun = *time;
-                }
-            }
-            Fact::Passed(passed) => self.passed(source, passed),
+            Fact::Resolved { point, piece, .. } => self.resolved((source.process, *point), piece),
+            Fact::Begun { time, point } => self.begun((source.process, *point), *time),
+            Fact::Passed(passed) => self.passed(source.process, passed),
             Fact::Joined(joined) => self.joined(source, joined),
             Fact::Call(call) => self.called(source, call),
             Fact::Refused { site, .. } => self.count(source, site, Counter::Refused, 1),
@@ -197,15 +201,42 @@ impl Statistics {
         let key = (source.process, op.point);
         self.open.insert(key, OpenOp { site, class, bytes, submitted: op.time, begun: 0 });
         if !self.early.is_empty()
-            && let Some(passed) = self.early.remove(&key)
+            && let Some(early) = self.early.remove(&key)
         {
-            self.passed(source, &passed);
+            self.catch_up(key, &early);
+        }
+    }
+
+    /// Takes what came too early.
+    fn catch_up(&mut self, key: (u32, Point), early: &EarlyFacts) {
+        self.begun(key, early.begun);
+        if let Some(piece) = &early.piece {
+            self.resolved(key, piece);
+        }
+        if let Some(passed) = &early.passed {
+            self.passed(key.0, passed);
+        }
+    }
+
+    /// Keeps what came too early.
+    fn keep_early(&mut self, key: (u32, Point), add: impl FnOnce(&mut EarlyFacts)) {
+        let mut early = self.early.remove(&key).unwrap_or_default();
+        add(&mut early);
+        self.early.insert(key, early);
+    }
+
+    fn begun(&mut self, key: (u32, Point), time: Nanos) {
+        match self.open.get_mut(&key) {
+            Some(op) => op.begun = time,
+            None => self.keep_early(key, |early| early.begun = time),
         }
     }
 
     /// A descriptor's copy is counted again when it is known how long it is.
-    fn resolved(&mut self, source: FactSource, point: Point, piece: &Piece) {
-        let Some(op) = self.open.get_mut(&(source.process, point)) else { return };
+    fn resolved(&mut self, key: (u32, Point), piece: &Piece) {
+        let Some(op) = self.open.get_mut(&key) else {
+            return self.keep_early(key, |early| early.piece = Some(*piece));
+        };
         let Some(class) = op.class.filter(|_| op.bytes == 0) else { return };
         let counts = self.sites.counts(op.site);
         counts.take_back_call(class);
@@ -215,11 +246,10 @@ impl Statistics {
         counts.add_traffic(class, &TrafficCounts { calls: 1, bytes: piece.len, ..TrafficCounts::default() });
     }
 
-    fn passed(&mut self, source: FactSource, passed: &Passed) {
-        let key = (source.process, passed.point);
+    fn passed(&mut self, process: u32, passed: &Passed) {
+        let key = (process, passed.point);
         let Some(op) = self.open.remove(&key) else {
-            self.early.insert(key, *passed);
-            return;
+            return self.keep_early(key, |early| early.passed = Some(*passed));
         };
         // Of an op whose beginning was not told, no time is known.
         let begin = [passed.begin, op.begun, passed.end].into_iter().find(|begin| *begin != 0).unwrap_or(0);
@@ -232,7 +262,7 @@ impl Statistics {
             Outcome::Failed => counts.count(Counter::Failed, 1),
             Outcome::Dropped => counts.count(Counter::Dropped, 1),
         }
-        let stream = (source.process, passed.point.stream);
+        let stream = (process, passed.point.stream);
         self.queues.passed(stream, op.submitted, passed.end);
         if let Some(class) = op.class.filter(|_| passed.outcome != Outcome::Dropped) {
             let done_bytes = if is_done { op.bytes } else { 0 };
@@ -242,7 +272,7 @@ impl Statistics {
             self.timeline.add(from, passed.end);
         }
         if let Some(advisor) = &mut self.advisor {
-            advisor.passed(source.process, passed.point, time);
+            advisor.passed(process, passed.point, time);
         }
     }
 

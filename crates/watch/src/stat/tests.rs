@@ -4,6 +4,7 @@ mod advising;
 mod asserting;
 mod counting;
 mod documenting;
+mod enduring;
 
 use super::*;
 use crate::fact::{Awaited, Line, Route, Rows, Started, TaskId};

@@ -16,7 +16,7 @@ mod writes;
 
 use std::cmp::Reverse;
 
-use crate::fact::{Fact, FactSource, Point, Rows, SubmittedOp, Work};
+use crate::fact::{End, Fact, FactSource, Point, Rows, SubmittedOp, Work};
 
 use super::counts::Counts;
 use super::generations::{FastMap, Generations};
@@ -126,6 +126,12 @@ struct SiteFinding {
     detail: String,
 }
 
+impl SiteFinding {
+    fn add_time(&mut self, more: u64) {
+        self.time = self.time.saturating_add(more);
+    }
+}
+
 /// What was found, by pattern and call site.
 #[derive(Default)]
 struct Findings {
@@ -147,6 +153,8 @@ pub(super) struct Advisor {
     threads: ThreadPatterns,
     transfers: Transfers,
     copies: Generations<(u32, Point), WatchedCopy>,
+    /// Hashes of the sources of ops that were not seen to be submitted yet.
+    early_hashes: Generations<(u32, Point), u64>,
 }
 
 /// A copy of which more is to be learnt.
@@ -167,6 +175,7 @@ impl Default for Advisor {
             threads: ThreadPatterns::default(),
             transfers: Transfers::default(),
             copies: Generations::new(REMEMBERED),
+            early_hashes: Generations::new(REMEMBERED),
         }
     }
 }
@@ -205,7 +214,24 @@ impl Advisor {
             copy.transfer = Some(transfer);
         }
         if copy.transfer.is_some() || !copy.charged.is_empty() {
-            self.copies.insert((source.process, op.point), copy);
+            let key = (source.process, op.point);
+            self.copies.insert(key, copy);
+            if let Some(hash) = self.early_hashes.remove(&key) {
+                self.hashed(key, hash);
+            }
+        }
+    }
+
+    /// The source of an op had this hash.
+    fn hashed(&mut self, key: (u32, Point), hash: u64) {
+        let Some(copy) = self.copies.get_mut(&key) else {
+            self.early_hashes.insert(key, hash);
+            return;
+        };
+        let Some(transfer) = &copy.transfer else { return };
+        if self.transfers.is_same_as_before(transfer, hash) && !transfer.is_repeated {
+            add_repeated(&mut self.findings, copy, "the bytes had the same hash");
+            self.findings.add(AdviceRule::SentTwice, copy.site, 0, 0).add_time(copy.time);
         }
     }
 
@@ -214,7 +240,7 @@ impl Advisor {
         let Some(copy) = self.copies.get_mut(&(process, point)) else { return };
         copy.time = time;
         for rule in &copy.charged {
-            self.findings.add(*rule, copy.site, 0, 0).time += time;
+            self.findings.add(*rule, copy.site, 0, 0).add_time(time);
         }
     }
 
@@ -242,14 +268,7 @@ impl Advisor {
         match fact {
             Fact::Known { block, .. } => self.transfers.written(source.process, block.at, block.len),
             Fact::Resolved { piece, .. } => self.transfers.written(source.process, piece.dst, piece.len),
-            Fact::Contents { point, end: crate::fact::End::Source, hash, .. } => {
-                let Some(copy) = self.copies.get_mut(&(source.process, *point)) else { return };
-                let Some(transfer) = &copy.transfer else { return };
-                if self.transfers.is_same_as_before(transfer, *hash) && !transfer.is_repeated {
-                    add_repeated(&mut self.findings, copy, "the bytes had the same hash");
-                    self.findings.add(AdviceRule::SentTwice, copy.site, 0, 0).time += copy.time;
-                }
-            }
+            Fact::Contents { point, end: End::Source, hash } => self.hashed((source.process, *point), *hash),
             _ => {}
         }
     }

@@ -126,7 +126,7 @@ impl ThreadPattern {
         run.copies += 1;
         run.bytes = run.bytes.saturating_add(piece.len);
         // One call stays.
-        run.call_time += if run.copies > 1 { call_time } else { 0 };
+        run.call_time = run.call_time.saturating_add(if run.copies > 1 { call_time } else { 0 });
         run.last = *piece;
     }
 
@@ -137,7 +137,7 @@ impl ThreadPattern {
             }
             if run.copies >= LOOP {
                 let finding = findings.add(AdviceRule::Batch, *site, run.copies, run.bytes);
-                finding.time = finding.time.saturating_add(run.call_time);
+                finding.add_time(run.call_time);
                 let each =
                     if run.is_adjacent { "; each begins where the one before ends: one copy" } else { "" };
                 finding.detail = format!("{} copies in a row{each}", run.copies);

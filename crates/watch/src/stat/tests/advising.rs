@@ -142,6 +142,21 @@ fn host_memory_was_sent_twice_if_its_hash_is_the_same() {
 }
 
 #[test]
+fn a_hash_may_be_seen_before_its_copy() {
+    let mut program = program();
+    for ticket in [1, 2, 3] {
+        let point = Point { stream: 0, ticket };
+        program.take(Fact::Contents { point, end: End::Source, hash: 5 });
+    }
+    for _ in 0..3 {
+        program.copy(1, 0, linear(PINNED_H2D, 0x8000, 0x4000, 1000));
+    }
+    let report = program.report();
+    let sent = found(&report, AdviceRule::SentTwice);
+    assert_eq!(sent.iter().map(|advice| (advice.copies, advice.time)).collect::<Vec<_>>(), [(2, 200)]);
+}
+
+#[test]
 fn device_memory_was_sent_twice_if_nothing_was_written_in_between() {
     let rule = AdviceRule::SentTwice;
     for route in [WITHIN, PINNED_D2H] {

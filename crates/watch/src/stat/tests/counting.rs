@@ -196,6 +196,18 @@ fn an_op_may_be_seen_to_pass_before_it_is_seen_to_be_submitted() {
 }
 
 #[test]
+fn nothing_of_what_is_seen_too_early_is_lost() {
+    let mut program = Program::start(Statistics::new());
+    let point = Point { stream: 0, ticket: 1 };
+    program.take(Fact::Begun { time: 2000, point });
+    program.take(Fact::Resolved { time: 2000, point, piece: Piece { dst: 0, src: 0, len: 5000 } });
+    program.pass(point, 0, 2100);
+    let site = program.site(ASYNC, 1);
+    program.submit(site, 0, Work::Through { device: 0, cells: [0, 0], len: 0 });
+    expect(&program.report(), &[("small_bytes", 5000.0), ("small_rate", 50.0), ("unfinished", 0.0)]);
+}
+
+#[test]
 fn what_failed_or_was_dropped_moved_nothing() {
     let mut program = Program::start(Statistics::new());
     for outcome in [Outcome::Failed, Outcome::Dropped, Outcome::Done] {
