@@ -2,12 +2,12 @@
 //! yet.
 
 use crate::{
-    Error, Fate, Halt, Kind, Observer, Observers, Point, Ticket,
+    Error, Fate, Halt, Kind, Observer, Observers, Plan, Point, Rows, Ticket,
     fence::survives,
     observe::DeviceTime,
     sync::{Arc, AtomicBool, AtomicU64, CachePadded, Mutex, Ordering, lock},
 };
-use std::{mem, sync::OnceLock};
+use std::{mem, ops::RangeInclusive, sync::OnceLock};
 
 /// Shared by a stream and its queue. A backend reports through this and through fences, and in no other way.
 pub struct Status {
@@ -28,6 +28,10 @@ pub struct Status {
     failures: Mutex<Vec<Ticket>>,
     /// Whether there are such.
     has_failures: AtomicBool,
+    /// When ops ran that are about to pass, where a device says so.
+    times: Mutex<Vec<(RangeInclusive<Ticket>, DeviceTime)>>,
+    /// Whether there were such.
+    has_times: AtomicBool,
     /// Told of every failure, as it happens.
     listener: OnceLock<Listener>,
     /// What queues of the stream run when it is stopped for good.
@@ -58,6 +62,8 @@ impl Status {
             observers,
             failures: Mutex::default(),
             has_failures: AtomicBool::new(false),
+            times: Mutex::default(),
+            has_times: AtomicBool::new(false),
             listener: OnceLock::new(),
             halt_hooks: Mutex::new(Vec::new()),
         }
@@ -106,15 +112,7 @@ impl Status {
     #[inline]
     pub fn pass(&self, ticket: Ticket) {
         if self.is_observed() {
-            self.tell_passed(ticket, None);
-        }
-        self.passed.store(ticket, Ordering::Release);
-    }
-
-    /// As [`pass`](Self::pass), with what the device says of when that was.
-    pub fn pass_timed(&self, ticket: Ticket, when: DeviceTime) {
-        if self.is_observed() {
-            self.tell_passed(ticket, Some(when));
+            self.tell_passed(ticket);
         }
         self.passed.store(ticket, Ordering::Release);
     }
@@ -129,16 +127,50 @@ impl Status {
     /// to do, that it takes long.
     #[inline]
     pub fn tell_next(&self, what: impl Fn(&dyn Observer, Point)) {
-        if let Some(observers) = &self.observers {
-            let next = Point { stream: self.stream, ticket: self.passed() + 1 };
-            observers.tell(|observer| what(observer, next));
+        if self.is_observed() {
+            self.tell(self.passed() + 1, what);
         }
     }
 
+    /// Tells observers about an op, if there are any.
+    pub fn tell(&self, ticket: Ticket, what: impl Fn(&dyn Observer, Point)) {
+        if let Some(observers) = &self.observers {
+            let op = Point { stream: self.stream, ticket };
+            observers.tell(|observer| what(observer, op));
+        }
+    }
+
+    /// The addresses of the late-bound copy `ticket` were read, and it was planned: observers are told.
+    pub fn tell_resolved(&self, ticket: Ticket, plan: &Plan) {
+        self.tell(ticket, |observer, op| {
+            let ends = |rows: Rows| (rows.dst, rows.src, rows.width * rows.height);
+            plan.pieces().iter().for_each(|rows| observer.resolved(op, ends(rows)));
+        });
+    }
+
+    /// The ops `first..=last`, which are about to pass, ran at this time, as the device says.
+    pub fn note_time(&self, first: Ticket, last: Ticket, when: DeviceTime) {
+        lock(&self.times).push((first..=last, when));
+        self.has_times.store(true, Ordering::Release);
+    }
+
+    /// When an op that is about to pass ran, if the device says so.
+    fn time_of(&self, ticket: Ticket) -> Option<DeviceTime> {
+        let mut times = lock(&self.times);
+        let index = times.iter().position(|(ops, _)| ops.contains(&ticket))?;
+        let (ops, when) = times[index].clone();
+        if *ops.end() == ticket {
+            times.remove(index);
+        }
+        Some(when)
+    }
+
     #[cold]
-    fn tell_passed(&self, ticket: Ticket, when: Option<DeviceTime>) {
+    fn tell_passed(&self, ticket: Ticket) {
         let Some(observers) = &self.observers else { return };
+        let has_times = self.has_times.load(Ordering::Acquire);
         for done in self.passed() + 1..=ticket {
+            let when = if has_times { self.time_of(done) } else { None };
             let (op, fate) = (Point { stream: self.stream, ticket: done }, self.fate(done));
             observers.tell(|observer| observer.passed(op, fate, when));
         }

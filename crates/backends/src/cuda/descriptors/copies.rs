@@ -93,17 +93,19 @@ impl Reporter for DescriptorCopies {
     }
 }
 
-/// The host reads cells; and descriptors too where memory is mapped, which the GPU does not know, and where a
-/// bad one stops all streams: then nothing behind it may run.
+/// The host reads cells; and descriptors too where memory is mapped, which the GPU does not know, where a bad
+/// one stops all streams: then nothing behind it may run; and where observers are to be told what it says.
 pub fn is_for_gpu(Indirect { through, resolver, .. }: &Indirect, status: &Status) -> bool {
     let is_descriptor = matches!(through, Through::Descriptor { .. });
-    is_descriptor && !resolver.has_mappings() && !status.stops_all_on_failure()
+    let is_hosts = resolver.has_mappings() || status.stops_all_on_failure() || status.is_observed();
+    is_descriptor && !is_hosts
 }
 
 /// The host's part of the op `ticket`: reads the addresses and puts the copy into the stream.
 pub fn copy_by_host(progress: &StreamProgress, ticket: Ticket, through: &Indirect) {
     let copied = progress.stream.device().enter().and_then(|current| {
         let mut plan = read_addresses(&progress.stream, &current, through)?;
+        progress.status.tell_resolved(ticket, &plan);
         copies::copy(&progress.stream, &current, &mut plan)
     });
     if let Err(why) = copied {

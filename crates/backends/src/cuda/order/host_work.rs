@@ -19,6 +19,8 @@ pub fn at_once(
     let (lane, ticket) = (turn.lane.clone(), turn.ticket);
     turn.stream().device().pool.run(Box::new(move || {
         if lane.begin(ticket) {
+            lane.progress.status.tell(ticket, |observer, op| observer.begun(op, false));
+            lane.progress.status.tell(ticket, |observer, op| observer.suspended(op));
             let done = lane.stream().device().enter().and_then(|current| work(lane.stream(), &current));
             lane.progress.note(ticket, done);
         }
@@ -91,8 +93,11 @@ impl HostWork {
         // Reported before the part begins: from then on there is no other way to know.
         progress.pass(ticket - 1);
         let is_wanted = lane.begin(ticket);
+        let status = progress.status.clone();
         let run = move || {
             if is_wanted {
+                status.tell(ticket, |observer, op| observer.begun(op, false));
+                status.tell(ticket, |observer, op| observer.suspended(op));
                 work()
             }
         };

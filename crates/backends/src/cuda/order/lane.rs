@@ -342,7 +342,15 @@ impl Lane {
             return Next::Follows;
         }
         let next = match self.stream().device().enter() {
-            Ok(current) => task.launch(&LaunchTurn { lane: self, current: &current, ticket, has_waited }),
+            Ok(current) => {
+                let (Lane { progress, .. }, last) = (&**self, ticket + task.more());
+                let span = progress.timings.open(&progress.status, &progress.stream, &current);
+                let next = task.launch(&LaunchTurn { lane: self, current: &current, ticket, has_waited });
+                if let (Some(span), Ok(Next::Follows)) = (span, &next) {
+                    progress.timings.close(span, (ticket, last), &progress.stream, &current);
+                }
+                next
+            }
             Err(why) => {
                 self.discard(task.into_function());
                 Err(why)

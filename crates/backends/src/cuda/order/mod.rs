@@ -24,6 +24,7 @@ pub mod runs;
 pub mod spin_lock;
 pub mod tail;
 pub mod task;
+pub mod timing;
 pub mod waits;
 pub mod watcher;
 pub mod window;

@@ -7,6 +7,7 @@
 
 use crate::cuda::{
     order::failures::Failures,
+    order::timing::Timings,
     order::watcher::Watcher,
     stream::{Stream, events::Event},
 };
@@ -32,6 +33,8 @@ pub struct StreamProgress {
     pub status: Arc<Status>,
     /// Polls points of all queues.
     pub watcher: Arc<Watcher>,
+    /// When the GPU did the ops, while somebody watches.
+    pub timings: Timings,
     failures: Mutex<Failures>,
     reporter: Arc<dyn Reporter>,
     /// The last ticket of all, once the queue is gone.
@@ -47,7 +50,8 @@ impl StreamProgress {
         reporter: Arc<dyn Reporter>,
     ) -> Arc<StreamProgress> {
         let (failures, last) = (Mutex::default(), AtomicU64::new(0));
-        Arc::new(StreamProgress { stream, status, watcher, failures, reporter, last })
+        let timings = Timings::default();
+        Arc::new(StreamProgress { stream, status, watcher, timings, failures, reporter, last })
     }
 
     /// The ticket that the stream is known to have passed.
@@ -81,6 +85,9 @@ impl StreamProgress {
 
     /// The stream has passed `ticket`: collects what the device has reported and tells the status.
     pub fn pass(&self, ticket: Ticket) {
+        if self.status.is_observed() {
+            self.timings.pass(&self.status, ticket);
+        }
         let mut failures = lock(&self.failures);
         self.reporter.collect(&mut |ticket, error| failures.add(ticket, error));
         failures.pass(&self.status, ticket);

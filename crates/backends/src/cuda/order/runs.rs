@@ -9,7 +9,7 @@ use crate::cuda::{
     stream::planner::Direction,
 };
 use crate::pool::ThreadReservation;
-use ferry_core::Result;
+use ferry_core::{Result, Ticket};
 
 impl Task for Run {
     fn launch(mut self, turn: &LaunchTurn<'_>) -> Result<Next> {
@@ -23,6 +23,10 @@ impl Task for Run {
         };
         turn.lane.window.recycle(self);
         next
+    }
+
+    fn more(&self) -> Ticket {
+        self.last() - self.first()
     }
 
     fn park(self, _: BacklogEnd<'_>) -> Option<WaitingWork> {

@@ -96,6 +96,11 @@ pub trait Task: Send + Sized + 'static {
     /// Puts it into the stream. An error is the failure of its first op.
     fn launch(self, turn: &LaunchTurn<'_>) -> Result<Next>;
 
+    /// How many ops it has besides the first.
+    fn more(&self) -> Ticket {
+        0
+    }
+
     /// Puts the task into the backlog: by itself, or as part of what waits right before it, and then `None`.
     fn park(self, _at: BacklogEnd<'_>) -> Option<WaitingWork> {
         Some(WaitingWork::Task(Box::new(self)))
@@ -141,6 +146,10 @@ impl Task for WaitingWork {
             WaitingWork::Run(run) => Task::launch(run, turn),
             WaitingWork::Task(task) => task.launch(turn),
         }
+    }
+
+    fn more(&self) -> Ticket {
+        Counted::more(self)
     }
 
     fn park(self, _: BacklogEnd<'_>) -> Option<WaitingWork> {
