@@ -56,4 +56,49 @@ fn a_stream_that_waits_too_long_fails_and_goes_on() {
     ok(aclrtStreamWaitEvent(waits, event));
     gate.unblock();
     finish(waits);
+    models_wait_as_long(records, waits);
+}
+
+/// Waits of a model for streams outside have the limit that counts when it is executed.
+fn models_wait_as_long(records: usize, waits: usize) {
+    let (mut external, mut outside, memory) = (0, 0, Memory::device(64));
+    ok(aclrtCreateEventWithFlag(&mut external, 0x20));
+    ok(aclrtCreateEventExWithFlag(&mut outside, 1));
+    let model = |wait: &dyn Fn()| {
+        let mut model = 0;
+        ok(aclmdlRICaptureBegin(waits, 0));
+        wait();
+        ok(aclrtMemsetAsync(memory.addr, 64, 7, 64, waits));
+        ok(aclmdlRICaptureEnd(waits, &mut model));
+        model
+    };
+    let fresh = model(&|| {
+        ok(aclrtStreamWaitEvent(waits, external));
+        ok(aclrtResetEvent(external, waits));
+    });
+    let latest = model(&|| ok(aclrtStreamWaitEventWithFlag(waits, outside, 0, 1)));
+    for (model, event) in [(fresh, external), (latest, outside)] {
+        let gate = block(records);
+        ok(aclrtRecordEvent(event, records));
+        memory.fill(1);
+        ok(aclrtSetOpWaitTimeout(1));
+        ok(aclmdlRIExecuteAsync(model, waits));
+        let words = ["aclrtSetOpWaitTimeout", &format!("{event:#x}"), "1 s"];
+        refused("too long", aclrtSynchronizeStream(waits), WAIT_TIMEOUT, &words);
+        memory.assert_all(7, "the model went on");
+        for limit in [3600, 0] {
+            ok(aclrtSetOpWaitTimeout(limit));
+            ok(aclmdlRIExecuteAsync(model, waits));
+            blocked::settle();
+            assert_eq!(stream_status(waits), STREAM_NOT_READY, "a limit of {limit} s");
+            ok(aclrtStreamAbort(waits));
+            expect("aborted", aclrtSynchronizeStream(waits), STREAM_ABORT);
+        }
+        ok(aclrtSetOpWaitTimeout(3600));
+        ok(aclmdlRIExecuteAsync(model, waits));
+        gate.unblock();
+        finish(waits);
+        ok(aclrtSetOpWaitTimeout(0));
+        ok(aclmdlRIDestroy(model));
+    }
 }

@@ -303,12 +303,66 @@ fn an_execution_that_is_aborted_uses_no_external_record_up() {
     ok(aclmdlRIDestroy(model));
 }
 
+// proves: G11 G24
+#[test]
+fn executions_that_wait_for_an_external_event_that_is_destroyed_fail() {
+    own_context();
+    let (main, outside, other, memory) = (stream(), stream(), stream(), Memory::device(64));
+    let waiting = || {
+        let external = flagged(EXTERNAL);
+        let model = capture(main, || {
+            ok(aclrtStreamWaitEvent(main, external));
+            ok(aclrtResetEvent(external, main));
+            ok(aclrtMemsetAsync(memory.addr, 64, 7, 64, main));
+        });
+        (external, model)
+    };
+    // One that waits, one that comes behind it, and one that is launched later.
+    let (external, model) = waiting();
+    ok(aclmdlRIExecuteAsync(model, main));
+    ok(aclmdlRIExecuteAsync(model, other));
+    blocked::settle();
+    ok(aclrtDestroyEvent(external));
+    let words = [&*format!("{external:#x}"), "destroyed", "ACL_EVENT_EXTERNAL"];
+    for stream in [main, other] {
+        refused("waits", aclrtSynchronizeStream(stream), RT_PARAM_INVALID, &words);
+    }
+    ok(aclmdlRIExecuteAsync(model, main));
+    refused("later", aclrtSynchronizeStream(main), RT_PARAM_INVALID, &words);
+    finish(main);
+    ok(aclmdlRIDestroy(model));
+
+    // One that was aborted has been told.
+    let (external, model) = waiting();
+    ok(aclmdlRIExecuteAsync(model, main));
+    blocked::settle();
+    ok(aclrtStreamAbort(main));
+    expect("aborted", aclrtSynchronizeStream(main), STREAM_ABORT);
+    ok(aclrtDestroyEvent(external));
+    finish(main);
+    ok(aclmdlRIDestroy(model));
+
+    // A record that was submitted before counts, for one execution.
+    let (external, model) = waiting();
+    let gate = block(outside);
+    ok(aclrtRecordEvent(external, outside));
+    ok(aclmdlRIExecuteAsync(model, main));
+    ok(aclrtDestroyEvent(external));
+    blocked::settle();
+    assert_eq!(stream_status(main), STREAM_NOT_READY);
+    gate.unblock();
+    finish(main);
+    ok(aclmdlRIExecuteAsync(model, main));
+    expect("used up", aclrtSynchronizeStream(main), RT_PARAM_INVALID);
+    ok(aclmdlRIDestroy(model));
+}
+
 // proves: G25
 #[test]
 fn flag_1_is_for_some_events_on_captured_streams() {
     own_context();
     let (main, (plain, external, progress)) = (stream(), (event(), flagged(SYNC), ex(SYNC | 8)));
-    let (good, recorded) = (ex(SYNC), ex(SYNC));
+    let (good, recorded, inside) = (ex(SYNC), ex(SYNC), ex(SYNC));
     expect("not captured", aclrtRecordEventWithFlag(good, main, 1), STREAM_NOT_CAPTURED);
     expect("not captured", aclrtStreamWaitEventWithFlag(main, good, 0, 1), STREAM_NOT_CAPTURED);
     ok(aclrtRecordEvent(recorded, main));
@@ -321,6 +375,11 @@ fn flag_1_is_for_some_events_on_captured_streams() {
         expect("flag", aclrtRecordEventWithFlag(good, main, 2), RT_PARAM_INVALID);
         expect("flag", aclrtStreamWaitEventWithFlag(main, good, 0, 2), RT_PARAM_INVALID);
         expect("recorded before", aclrtRecordEventWithFlag(recorded, main, 1), RT_PARAM_INVALID);
+        ok(aclrtRecordEvent(inside, main));
+        let words = [&*format!("{inside:#x}"), "in a capture"];
+        refused("recorded inside", aclrtRecordEventWithFlag(inside, main, 1), RT_PARAM_INVALID, &words);
+        let code = aclrtStreamWaitEventWithFlag(main, inside, 0, 1);
+        refused("recorded inside", code, RT_PARAM_INVALID, &words);
         ok(aclrtRecordEventWithFlag(good, main, 1));
         refused("both", aclrtStreamWaitEventWithFlag(main, good, 0, 1), RT_PARAM_INVALID, &["one capture"]);
         assert_eq!(status(main), ACTIVE);

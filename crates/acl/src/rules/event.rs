@@ -23,7 +23,7 @@ use crate::{
 };
 use captured::{CapturedRecord, ExternalFlag, ExternalUse};
 pub use captured::{record_with_flag, wait_with_flag};
-use ferry_core::{Event, Fence, Gate, JoinKind, Kind, Mark, Ticket};
+use ferry_core::{Event, Fence, Gate, JoinKind, Kind, Mark, Stream, Ticket};
 use std::{
     sync::{
         Arc, Mutex, Weak,
@@ -150,6 +150,7 @@ pub fn destroy(handle: usize) -> Result<()> {
     let engine = engine()?;
     let entry = EVENTS.remove(handle).ok_or_else(|| unknown(handle))?;
     entry.event.end();
+    entry.flag.end(handle);
     if let Some(ipc) = &entry.ipc {
         ipc.end();
     }
@@ -195,14 +196,12 @@ pub fn reset(here: &Here, handle: usize, stream: usize) -> Result<()> {
 pub fn stream_wait(here: &Here, stream: usize, handle: usize) -> Result<()> {
     let stream = here.stream(stream)?;
     let entry = find(handle)?;
-    let limit = WAIT_LIMIT.load(Ordering::Relaxed);
     if let Some(ipc) = &entry.ipc {
         entry.not_for_captured(&stream)?;
         capture::check_default(&stream)?;
         return match ipc.latest()? {
             None => Ok(()),
-            Some(latest) if limit == 0 => Ok(stream.stream.wait_for(latest).map(drop)?),
-            Some(latest) => Ok(wait_within(engine()?, &stream, handle, limit, latest).map(drop)?),
+            Some(latest) => Ok(wait_within_limit(&stream.stream, handle, latest).map(drop)?),
         };
     }
     entry.same_device(stream.device)?;
@@ -210,14 +209,7 @@ pub fn stream_wait(here: &Here, stream: usize, handle: usize) -> Result<()> {
         return Ok(());
     }
     entry.needs_sync("streams cannot wait for it")?;
-    match limit {
-        0 => Ok(entry.event.block(&stream.stream)?),
-        _ => {
-            let engine = engine()?;
-            let wait = |what| wait_within(engine, &stream, handle, limit, what);
-            Ok(entry.event.block_by(&stream.stream, wait)?)
-        }
-    }
+    block_within_limit(&entry, &stream.stream)
 }
 
 /// What aclrtSetOpWaitTimeout set last, in seconds; 0 is no limit.
@@ -229,24 +221,48 @@ pub fn limit_waits(seconds: u32) {
     WAIT_LIMIT.store(seconds, Ordering::Relaxed);
 }
 
-/// Has the stream wait for `what`, but if it takes longer its work fails and it goes on.
-fn wait_within(
-    engine: &'static OpenedEngine,
-    stream: &StreamEntry,
+/// The longest that a wait for an event may take from now on, in seconds; 0 is no limit.
+fn wait_limit() -> u32 {
+    WAIT_LIMIT.load(Ordering::Relaxed)
+}
+
+/// Later work of the stream waits for the latest record of the event, within the limit.
+fn block_within_limit(entry: &EventEntry, stream: &Arc<Stream>) -> Result<()> {
+    Ok(entry.event.block_by(stream, |what| wait_within_limit(stream, entry.handle, what))?)
+}
+
+/// Has the stream wait for `what`, but if it takes longer than the limit its work fails and it goes on.
+fn wait_within_limit(
+    stream: &Arc<Stream>,
     handle: usize,
-    seconds: u32,
     what: Arc<dyn Fence>,
 ) -> ferry_core::Result<Ticket> {
+    let seconds = wait_limit();
+    if seconds == 0 {
+        return stream.wait_for(what);
+    }
+    let gate = Gate::new();
+    let ticket = block_within(stream, gate.clone(), (handle, seconds), Box::new(|| true))?;
+    what.when_done(Box::new(move || gate.open()));
+    Ok(ticket)
+}
+
+/// Has the stream wait for the gate of an event for so many seconds at most. `withdraw` is as in
+/// [`Until::Limit`].
+fn block_within(
+    stream: &Arc<Stream>,
+    gate: Arc<Gate>,
+    (handle, seconds): (usize, u32),
+    withdraw: Box<dyn Fn() -> bool + Send>,
+) -> ferry_core::Result<Ticket> {
+    let engine = engine().map_err(|error| Kind::Native(error.code).because(error.note.clone()))?;
     let note = format!(
         "aclrtStreamWaitEvent: event {handle:#x} was not complete after {seconds} s, the limit of \
          aclrtSetOpWaitTimeout"
     );
     let error = Kind::Native(c::ACL_ERROR_RT_WAIT_TIMEOUT).because(note);
-    let (gate, limit) = (Gate::new(), Duration::from_secs(seconds.into()));
-    let until = Until::Limit { limit, error, withdraw: Box::new(|| true) };
-    let ticket = waits::block(&engine.runtime, &stream.stream, gate.clone(), until)?;
-    what.when_done(Box::new(move || gate.open()));
-    Ok(ticket)
+    let until = Until::Limit { limit: Duration::from_secs(seconds.into()), error, withdraw };
+    waits::block(&engine.runtime, stream, gate, until)
 }
 
 /// aclrtQueryEventStatus: the recorded-status number.

@@ -1,6 +1,8 @@
 //! Events in captures: records and waits that join streams, and events between a model and streams outside.
 
-use super::{EventEntry, EventMaker, find, record, stream_wait};
+use super::{
+    EventEntry, EventMaker, block_within, block_within_limit, find, record, stream_wait, wait_limit,
+};
 use crate::{
     Result,
     arguments::refuse,
@@ -9,7 +11,7 @@ use crate::{
     error::fail,
     state::{Here, StreamEntry, engine},
 };
-use ferry_core::{Edge, Gate, Stream, sync::lock};
+use ferry_core::{Edge, Gate, Kind, Stream, Ticket, sync::lock};
 use std::{
     mem,
     sync::{Arc, Mutex, Weak, atomic::Ordering},
@@ -42,7 +44,7 @@ pub fn wait_with_flag(here: &Here, stream: usize, handle: usize, timeout: u32, f
         return stream_wait(here, stream, handle);
     }
     let (entry, part) = external_use(here, handle, stream, flag, ExternalUse::Wait)?;
-    part.each(TaskKind::EventWait(handle), move |stream| Ok(entry.event.block(stream)?))
+    part.each(TaskKind::EventWait(handle), move |stream| block_within_limit(&entry, stream))
 }
 
 /// What a model does with an event of streams outside.
@@ -75,8 +77,12 @@ fn external_use(
         let note = format!("stream {:#x} is not captured: flag 1 is for captured streams", stream.handle);
         fail(ACL_ERROR_RT_STREAM_NOT_CAPTURED, note)
     })?;
-    if how == ExternalUse::Record && entry.is_recorded_plainly.load(Ordering::Relaxed) {
-        return Err(refuse(format!("event {handle:#x} was recorded by aclrtRecordEvent before")));
+    let is_captured = entry.captured_by().is_some();
+    if is_captured || how == ExternalUse::Record && entry.is_recorded_plainly.load(Ordering::Relaxed) {
+        let place = if is_captured { "in a capture" } else { "before" };
+        return Err(refuse(format!(
+            "event {handle:#x} was recorded by aclrtRecordEvent {place}: flag 1 needs an event of its own"
+        )));
     }
     entry.use_in(&part.entry, how)?;
     Ok((entry, part))
@@ -125,6 +131,7 @@ impl EventEntry {
             && let Some(mark) = self.event.latest()
         {
             let flag = self.flag.clone();
+            flag.expect_record();
             mark.when_done(Box::new(move || flag.set()));
         }
         Ok(())
@@ -181,8 +188,8 @@ impl EventEntry {
         let (part, edge) = match (part, record) {
             (None, None) => return capture::check_default(stream).map(|()| false),
             (Some(part), None) if self.is_external() => {
-                let flag = self.flag.clone();
-                part.each(TaskKind::EventWait(self.handle), move |stream| Ok(flag.wait_on(stream)?))?;
+                let (flag, event) = (self.flag.clone(), self.handle);
+                part.each(TaskKind::EventWait(event), move |stream| Ok(flag.wait_on(stream, event)?))?;
                 return Ok(true);
             }
             (None, Some((capture, edge))) => {
@@ -233,53 +240,132 @@ pub(super) struct ExternalFlag(Mutex<FlagState>);
 #[derive(Default)]
 struct FlagState {
     is_set: bool,
-    waiting: Vec<Arc<Gate>>,
+    /// How many records are to set it that were submitted before now.
+    records: usize,
+    waiting: Vec<FlagWait>,
+    /// What waits fail with for which no record can come any more, since the event is destroyed.
+    ended: Option<ferry_core::Error>,
+}
+
+impl FlagState {
+    /// What waits that are left fail with, if no record can come.
+    fn failure(&self) -> Option<ferry_core::Error> {
+        self.ended.clone().filter(|_| self.records == 0)
+    }
+}
+
+/// A stream that has come to a wait: its op `ticket`, which passes when the gate is open.
+struct FlagWait {
+    stream: Arc<Stream>,
+    ticket: Ticket,
+    gate: Arc<Gate>,
+}
+
+impl FlagWait {
+    /// Whether nothing waits for the gate any more, since the stream was aborted.
+    fn is_dropped(&self) -> bool {
+        self.stream.status().is_dropped(self.ticket)
+    }
+
+    /// Lets the stream go on.
+    fn end(self, failure: Option<ferry_core::Error>) {
+        if let Some(error) = failure.filter(|_| !self.is_dropped()) {
+            self.stream.status().fail_at(self.ticket, error);
+        }
+        self.gate.open();
+    }
 }
 
 impl ExternalFlag {
+    /// A record was submitted: [`set`](Self::set) follows.
+    fn expect_record(&self) {
+        lock(&self.0).records += 1;
+    }
+
     fn set(&self) {
         let mut state = lock(&self.0);
         state.is_set = true;
+        state.records -= 1;
         let waiting = mem::take(&mut state.waiting);
         drop(state);
-        waiting.iter().for_each(|gate| gate.open());
+        waiting.into_iter().for_each(|wait| wait.end(None));
+    }
+
+    /// The event is destroyed: executions that wait for a record which nobody can make any more fail.
+    pub(super) fn end(&self, event: usize) {
+        let note = format!(
+            "event {event:#x}, which the model waits for, was destroyed: no record of it can come. Keep an \
+             event of ACL_EVENT_EXTERNAL as long as its models are executed"
+        );
+        let mut state = lock(&self.0);
+        state.ended = Some(Kind::Native(ACL_ERROR_RT_PARAM_INVALID).because(note));
+        let Some(failure) = state.failure() else { return };
+        let waiting = mem::take(&mut state.waiting);
+        drop(state);
+        waiting.into_iter().for_each(|wait| wait.end(Some(failure.clone())));
     }
 
     /// Opens the gate when the flag is set.
-    fn open_when_set(&self, gate: Arc<Gate>) {
+    fn open_when_set(&self, wait: FlagWait) {
         let mut state = lock(&self.0);
-        if !state.is_set {
-            return state.waiting.push(gate);
+        let failure = if state.is_set { None } else { state.failure() };
+        if !state.is_set && failure.is_none() {
+            state.waiting.retain(|wait| !wait.is_dropped());
+            return state.waiting.push(wait);
         }
         drop(state);
-        gate.open();
+        wait.end(failure);
     }
 
-    /// Later work of the stream waits until the flag is set, from when the stream comes here.
-    fn wait_on(self: &Arc<Self>, stream: &Arc<Stream>) -> ferry_core::Result<()> {
+    /// Takes back the wait of this gate. False if it does not wait, or no longer.
+    fn withdraw(&self, gate: &Arc<Gate>) -> bool {
+        let mut state = lock(&self.0);
+        let found = state.waiting.iter().position(|wait| Arc::ptr_eq(&wait.gate, gate));
+        found.map(|index| state.waiting.swap_remove(index)).is_some()
+    }
+
+    /// Later work of the stream waits until the flag is set, from when the stream comes here, within the
+    /// limit of aclrtSetOpWaitTimeout.
+    fn wait_on(self: &Arc<Self>, stream: &Arc<Stream>, event: usize) -> ferry_core::Result<()> {
+        let (gate, limit) = (Gate::new(), wait_limit());
+        let block = |gate: Arc<Gate>| match limit {
+            0 => stream.wait_for(gate),
+            _ => {
+                let (flag, withdrawn) = (self.clone(), gate.clone());
+                let withdraw = Box::new(move || flag.withdraw(&withdrawn));
+                block_within(stream, gate, (event, limit), withdraw)
+            }
+        };
         let flag = self.clone();
-        in_turn(stream, move |gate| flag.open_when_set(gate))
+        in_turn(stream, &gate, block, move |wait| flag.open_when_set(wait))
     }
 
     /// Clears the flag when the stream comes here.
     pub(super) fn clear_on(self: &Arc<Self>, stream: &Arc<Stream>) -> ferry_core::Result<()> {
         let flag = self.clone();
-        in_turn(stream, move |gate| {
+        let clear = move |wait: FlagWait| {
             lock(&flag.0).is_set = false;
-            gate.open();
-        })
+            wait.end(None);
+        };
+        in_turn(stream, &Gate::new(), |gate| stream.wait_for(gate), clear)
     }
 }
 
-/// Runs `then` when the stream comes here, which goes on when the gate is open. If the stream drops it, by an
-/// abort or because it has stopped, `then` does not run: what was dropped uses no record up.
-fn in_turn(stream: &Arc<Stream>, then: impl FnOnce(Arc<Gate>) + Send + 'static) -> ferry_core::Result<()> {
-    let (gate, before) = (Gate::new(), stream.fence()?);
-    let ticket = stream.wait_for(gate.clone())?;
-    let stream = stream.clone();
-    before.when_done(Box::new(move || match stream.status().is_dropped(ticket) {
-        true => gate.open(),
-        false => then(gate),
+/// Runs `then` when the stream comes here, which goes on when the gate is open; `block` has it wait for the
+/// gate. If the stream drops it, by an abort or because it has stopped, `then` does not run: what was dropped
+/// uses no record up.
+fn in_turn(
+    stream: &Arc<Stream>,
+    gate: &Arc<Gate>,
+    block: impl FnOnce(Arc<Gate>) -> ferry_core::Result<Ticket>,
+    then: impl FnOnce(FlagWait) + Send + 'static,
+) -> ferry_core::Result<()> {
+    let before = stream.fence()?;
+    let ticket = block(gate.clone())?;
+    let wait = FlagWait { stream: stream.clone(), ticket, gate: gate.clone() };
+    before.when_done(Box::new(move || match wait.is_dropped() {
+        true => wait.end(None),
+        false => then(wait),
     }));
     Ok(())
 }
