@@ -443,8 +443,8 @@ impl Tracer {
         }
     }
 
-    /// Ties points to ops that became known after them, and lets ops whose begin is not known begin where they
-    /// end. To be called before the model is read.
+    /// Ties points to ops that became known after them, and lets ops whose begin is not known begin where
+    /// they end. To be called before the model is read.
     pub fn finish(&mut self) -> &TraceModel {
         for op in &mut self.model.ops {
             op.begin = op.begin.or(op.end);
