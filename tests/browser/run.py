@@ -44,7 +44,8 @@ PLACE = """((op) => {
   setView(begin[op] - (end[op] - begin[op]) * 4, end[op] + (end[op] - begin[op]) * 4);
   const canvas = document.getElementById("canvas");
   const scroller = document.getElementById("scroller");
-  const { y, row } = places.tops[places.op[op]];
+  const { below, row } = places.tops[places.op[op]];
+  const y = row.top + below;
   scroller.scrollTop = Math.max(0, y - canvas.clientHeight / 2);
   const box = canvas.getBoundingClientRect();
   const gutter = box.width < 900 ? 150 : 196;
@@ -182,6 +183,13 @@ def keys(check, page):
         check(f"the key {key} moves", (page.run(view)[0] > before) == is_later, before)
     page.key("0")
     check("the key 0 shows everything", span() == whole, (span(), whole))
+    page.run("ferryTrace.setView(0, 3)")
+    heights = [page.run('document.getElementById("tall").clientHeight')]
+    for _ in range(2):
+        page.key("r")
+        heights.append(page.run('document.getElementById("tall").clientHeight'))
+    check("the key R leaves rows with something in view, and shows all again", heights[1] < heights[0] == heights[2], heights)
+    page.key("0")
     page.key("?")
     check("the key ? shows the keys", page.run('document.getElementById("help").hidden') is False)
     page.key("Escape")

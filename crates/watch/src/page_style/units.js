@@ -20,6 +20,12 @@ function formatNanos(nanos) {
   return inUnits(nanos, NANO_UNITS);
 }
 
+// A moment, to the microsecond or better: 1551234567 -> "1.551235 s".
+function formatMoment(nanos) {
+  const [name, factor] = NANO_UNITS.find(([, each]) => nanos >= each) || NANO_UNITS[3];
+  return `${Number((nanos / factor).toFixed(factor === 1e9 ? 6 : 3))} ${name}`;
+}
+
 // 1536 -> "1.5 KiB".
 function formatBytes(bytes) {
   return inUnits(bytes, BYTE_UNITS);
@@ -43,13 +49,15 @@ function niceStep(least) {
 }
 
 // The moments of an axis between `from` and `to` with at most `most` of them, in whole nanoseconds; each with
-// its text. Moments count from 0. All texts of an axis have one unit and as many decimals as the step needs.
+// its text. Moments count from 0. All texts of an axis have one unit and as many decimals as the step needs:
+// the unit of the largest moment, or a smaller one if that would need many decimals and few digits.
 function timeTicks(from, to, most) {
   const step = Math.max(1, niceStep(Math.max(to - from, 1) / Math.max(most, 1)));
-  const [unit, factor] = NANO_UNITS.find(([, factor]) => step >= factor || factor === 1);
-  const widest = Math.max(Math.abs(from), Math.abs(to));
-  const [name, scale] = widest / factor >= 1e5 ? NANO_UNITS.find(([, it]) => widest >= it) : [unit, factor];
-  const decimals = Math.max(0, Math.ceil(Math.log10(scale / step) - 1e-9));
+  const largest = Math.max(Math.abs(from), Math.abs(to));
+  const decimalsOf = (factor) => Math.max(0, Math.ceil(Math.log10(factor / step) - 1e-9));
+  const units = NANO_UNITS.filter(([, factor]) => largest >= factor || factor === 1);
+  const [name, scale] = units.find(([, factor]) => decimalsOf(factor) <= 2 || largest / factor >= 100) || units[0];
+  const decimals = decimalsOf(scale);
   const ticks = [];
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
     ticks.push({ at, text: `${(at / scale).toFixed(decimals)} ${name}` });

@@ -366,8 +366,8 @@ impl Tracer {
             let entry = &mut self.model.ops[op as usize];
             if entry.state == OpState::Queued {
                 entry.state = OpState::Running;
-                entry.begin = Some(time);
             }
+            entry.begin.get_or_insert(time);
         }
     }
 
@@ -376,8 +376,9 @@ impl Tracer {
         let Some(op) = self.op(process, passed.point) else { return };
         let worker = if passed.engine == 0 { self.thread(source) } else { None };
         let entry = &mut self.model.ops[op as usize];
-        entry.begin = Some(passed.begin);
-        entry.end = Some(passed.end.max(passed.begin));
+        // 0 if its begin was told before, perhaps by another thread, or if it never began.
+        entry.begin = Some(passed.begin).filter(|&begin| begin > 0).or(entry.begin);
+        entry.end = Some(passed.end);
         entry.state = match passed.outcome {
             Outcome::Done => OpState::Done,
             Outcome::Failed => OpState::Failed,
@@ -442,8 +443,13 @@ impl Tracer {
         }
     }
 
-    /// Ties points to ops that became known after them. Whoever reads the model calls this first.
+    /// Ties points to ops that became known after them, and lets ops whose begin is not known begin where
+    /// they end. To be called before the model is read.
     pub fn finish(&mut self) -> &TraceModel {
+        for op in &mut self.model.ops {
+            op.begin = op.begin.or(op.end);
+            op.end = op.end.map(|end| end.max(op.begin.unwrap_or(end)));
+        }
         let ops = &self.ops;
         let waits = self.model.waits.iter_mut().filter_map(|wait| wait.awaited.as_mut());
         for point in waits.chain(self.model.joins.iter_mut().map(|join| &mut join.point)) {

@@ -292,7 +292,10 @@ fn put_flow(events: &mut EventList, phase: &str, flow: &str, end: &FlowEnd) -> i
     events.put(format_args!("\"ph\":\"{phase}\"{bind},{flow},\"pid\":{pid},\"tid\":{tid},\"ts\":\"{ts}\""))
 }
 
-/// Counters: the bytes of copies that were submitted and have not passed, of each process.
+/// So many samples of a counter are enough for any screen; peaks between them are kept.
+const SAMPLES: u64 = 20_000;
+
+/// Counters: the bytes of work that was submitted and has not passed, of each process.
 fn write_in_flight(events: &mut EventList, model: &TraceModel) -> io::Result<()> {
     let mut steps: Vec<(u32, Nanos, i128)> = Vec::new();
     for op in model.ops.iter().filter(|op| op.bytes > 0) {
@@ -303,18 +306,46 @@ fn write_in_flight(events: &mut EventList, model: &TraceModel) -> io::Result<()>
         }
     }
     steps.sort_unstable();
-    let mut bytes = 0;
-    for (at, &(process, time, step)) in steps.iter().enumerate() {
-        bytes = if at > 0 && steps[at - 1].0 != process { step } else { bytes + step };
-        if steps.get(at + 1).is_some_and(|next| (next.0, next.1) == (process, time)) {
-            continue;
+    let apart = (model.span().1 - model.span().0) / SAMPLES;
+    for of_process in steps.chunk_by(|one, next| one.0 == next.0) {
+        let pid = layer_pid(model.processes[of_process[0].0 as usize].number, MEMORY, 0);
+        for (time, bytes) in samples(of_process, apart) {
+            let (ts, kib) = (stamp(model, of_process[0].0, time), bytes as f64 / 1024.0);
+            events.put(format_args!(
+                "\"name\":\"Bytes in flight\",\"ph\":\"C\",\"pid\":{pid},\"tid\":0,\"ts\":\"{ts}\",\
+                 \"args\":{{\"KB\":{kib}}}"
+            ))?;
         }
-        let pid = layer_pid(model.processes[process as usize].number, MEMORY, 0);
-        let (ts, kib) = (stamp(model, process, time), bytes as f64 / 1024.0);
-        events.put(format_args!(
-            "\"name\":\"Bytes in flight\",\"ph\":\"C\",\"pid\":{pid},\"tid\":0,\"ts\":\"{ts}\",\
-             \"args\":{{\"KB\":{kib}}}"
-        ))?;
     }
     Ok(())
+}
+
+/// The values of a counter that changes in steps, at moments that are at least `apart` from each other, but
+/// for peaks and the last.
+fn samples(steps: &[(u32, Nanos, i128)], apart: u64) -> Vec<(Nanos, i128)> {
+    let mut all: Vec<(Nanos, i128)> = Vec::new();
+    let mut bytes = 0;
+    for moment in steps.chunk_by(|one, next| one.1 == next.1) {
+        bytes += moment.iter().map(|step| step.2).sum::<i128>();
+        let time = moment[0].1;
+        let is_needed = all.last().is_none_or(|&(last, value)| time - last >= apart || bytes > value);
+        if is_needed || time == steps[steps.len() - 1].1 {
+            all.push((time, bytes));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_keeps_its_peaks_and_its_end() {
+        let steps =
+            [(0, 10, 100), (0, 11, -100), (0, 12, 300), (0, 12, 50), (0, 13, -350), (0, 40, 7), (0, 41, -7)];
+        assert_eq!(samples(&steps, 0), [(10, 100), (11, 0), (12, 350), (13, 0), (40, 7), (41, 0)]);
+        assert_eq!(samples(&steps, 20), [(10, 100), (12, 350), (40, 7), (41, 0)]);
+        assert_eq!(samples(&[], 20), []);
+    }
 }

@@ -49,7 +49,7 @@ pub fn purpose(purpose: StreamPurpose) -> &'static str {
     match purpose {
         StreamPurpose::User => "",
         StreamPurpose::Default => "default",
-        StreamPurpose::Synchronous => "synchronous calls",
+        StreamPurpose::Synchronous => "synchronous",
         StreamPurpose::Graph => "graph branch",
     }
 }

@@ -59,6 +59,11 @@ function callerText(trace, call) {
   return caller >= 0 ? trace.callers[caller] : "";
 }
 
+// The same without the folders of the file.
+function shortCaller(trace, call) {
+  return call >= 0 ? callerText(trace, call).replace(/^\S*\//, "") : "";
+}
+
 function callPart(trace, call) {
   const caller = callerText(trace, call);
   return { text: callLabel(trace, call) + (caller ? ` at ${caller}` : ""), call };
@@ -73,7 +78,7 @@ function addressParts(trace, op, end) {
   const where = blocks.device[block] >= 0 ? `device ${blocks.device[block]}` : "page-locked host memory";
   const offset = formatCount(ops[end][op]);
   parts.push({ text: `= allocation ${hex(blocks.base[block])} + ${offset}`, mono: true });
-  parts.push({ text: `(${formatBytes(blocks.len[block])}, ${where}, ${ORIGINS[blocks.origin[block]]} at ${formatNanos(blocks.known[block])})` });
+  parts.push({ text: `(${formatBytes(blocks.len[block])}, ${where}, ${ORIGINS[blocks.origin[block]]} at ${formatMoment(blocks.known[block])})` });
   if (blocks.call[block] >= 0) parts.push({ text: "by" }, callPart(trace, blocks.call[block]));
   return parts;
 }
@@ -94,7 +99,7 @@ function queuePosition(trace, index, op) {
 // The text of one cause of a wait, with what it leads to.
 function causeParts(trace, part) {
   const leads = part.op >= 0 ? [{ text: opName(trace, part.op), op: part.op }] : [];
-  const until = `until ${formatNanos(part.until)}`;
+  const until = `until ${formatMoment(part.until)}`;
   switch (part.cause) {
     case "stream": return [{ text: "the op before it in its stream ran:" }, ...leads, { text: until }];
     case "event":
@@ -126,8 +131,8 @@ function timeFields(trace, op) {
   const { ops } = trace;
   const fields = [];
   const add = (label, text) => fields.push({ label, parts: [{ text }] });
-  if (ops.submitted[op] >= 0) add("Submitted", `at ${formatNanos(ops.submitted[op])}`);
-  if (ops.begin[op] >= 0) add("Began", `at ${formatNanos(ops.begin[op])}`);
+  if (ops.submitted[op] >= 0) add("Submitted", `at ${formatMoment(ops.submitted[op])}`);
+  if (ops.begin[op] >= 0) add("Began", `at ${formatMoment(ops.begin[op])}`);
   if (ops.end[op] >= 0) {
     const rate = ops.bytes[op] > 0 ? formatRate(ops.bytes[op], ops.dur[op]) : "";
     add("Took", formatNanos(ops.dur[op]) + (rate ? `, ${rate}` : ""));
@@ -167,7 +172,7 @@ function joinFields(trace, index, op) {
   if (awaiting.length > 0) fields.push({ label: "Awaited by", parts: [], lines: awaiting });
   const joined = [...index.joinsOf(op)].slice(0, 8).map((join) => {
     const after = ops.end[op] >= 0 ? `, ${formatNanos(Math.max(0, joins.time[join] - ops.end[op]))} later` : "";
-    const parts = [{ text: `${threadName(trace, joins.thread[join])} at ${formatNanos(joins.time[join])}${after}` }];
+    const parts = [{ text: `${threadName(trace, joins.thread[join])} at ${formatMoment(joins.time[join])}${after}` }];
     return joins.call[join] >= 0 ? [...parts, { text: "in" }, callPart(trace, joins.call[join])] : parts;
   });
   if (joined.length > 0) fields.push({ label: "Host joins", parts: [], lines: joined });
@@ -210,7 +215,7 @@ function describeCall(trace, index, call) {
   const add = (label, ...parts) => fields.push({ label, parts });
   if (callerText(trace, call)) add("Caller", { text: callerText(trace, call), mono: true });
   add("Thread", { text: threadName(trace, calls.thread[call]) });
-  add("Began", { text: `at ${formatNanos(calls.begin[call])}` });
+  add("Began", { text: `at ${formatMoment(calls.begin[call])}` });
   add("Took", { text: formatNanos(calls.dur[call]) });
   if (calls.blocked[call] > 0) add("Blocked", { text: `${formatNanos(calls.blocked[call])} waiting for work` });
   add("Returned", { text: calls.code[call] === 0 ? "0, success" : String(calls.code[call]) });
@@ -227,7 +232,7 @@ function describeCapture(trace, id) {
   const end = capture.end > 0 ? capture.end - 1 : trace.span;
   const fields = [
     { label: "Stream", parts: [{ text: streamName(trace, capture.stream) }] },
-    { label: "Began", parts: [{ text: `at ${formatNanos(capture.begin)}` }] },
+    { label: "Began", parts: [{ text: `at ${formatMoment(capture.begin)}` }] },
     { label: "Took", parts: [{ text: formatNanos(end - capture.begin) }] },
     { label: "Recorded", parts: [{ text: `${formatCount(capture.tasks)} tasks` }] },
     { label: "Outcome", parts: [{ text: capture.isGraph ? `graph ${capture.graph}` : capture.end > 0 ? "no graph" : "never ended" }] },

@@ -57,7 +57,7 @@ function drawScene(scene) {
   const drawn = { boxes: 0, arrows: 0, texts: 0, ticks: 0, rows: 0 };
   ctx.fillStyle = palette.bg;
   ctx.fillRect(0, 0, width, height);
-  const visible = scene.rows.filter((row) => row.top + row.height > scene.scroll && row.top - scene.scroll < height - AXIS_HEIGHT);
+  const visible = scene.rows.filter((row) => row.isShown && row.top + row.height > scene.scroll && row.top - scene.scroll < height - AXIS_HEIGHT);
   drawGrid(scene, drawn);
   ctx.save();
   ctx.beginPath();
@@ -76,6 +76,12 @@ function drawScene(scene) {
 
 function rowY(scene, row) {
   return AXIS_HEIGHT + row.top - scene.scroll;
+}
+
+// The middle of a place.
+function placeY(scene, place) {
+  const { row, below } = scene.places.tops[place];
+  return rowY(scene, row) + below;
 }
 
 function timeX(scene, time) {
@@ -120,9 +126,13 @@ function drawRow(scene, row, drawn) {
   const { ctx, palette } = scene;
   const y = rowY(scene, row);
   drawn.rows += 1;
-  if (row.type === "section") {
+  if (isHead(row)) {
     ctx.fillStyle = palette.band;
     ctx.fillRect(scene.gutter, y, scene.width, row.height);
+    ctx.font = FONT;
+    ctx.textBaseline = "middle";
+    ctx.fillStyle = palette.muted;
+    if (row.note) ctx.fillText(row.note, scene.gutter + 8, y + row.height / 2);
     return;
   }
   ctx.fillStyle = palette.grid;
@@ -264,7 +274,7 @@ function visibleArrows(heads, t0, t1, scale, emit) {
 function drawArrows(scene, drawn) {
   const { ctx, palette, arrows, t0, scale, width, gutter } = scene;
   const t1 = t0 + (width - gutter) * scale;
-  const y = (place) => AXIS_HEIGHT + scene.places.tops[place].y - scene.scroll;
+  const isShown = (place) => scene.places.tops[place].row.isShown;
   const draw = (list, dash) => {
     ctx.strokeStyle = palette.arrow;
     ctx.fillStyle = palette.arrow;
@@ -273,7 +283,8 @@ function drawArrows(scene, drawn) {
     ctx.globalAlpha = scene.found ? 0.15 : crowd > 60 ? 0.3 : 0.6;
     ctx.setLineDash(dash);
     visibleArrows(list.heads, t0, t1, scale, (at) => {
-      const [y0, y1] = [y(list.tailPlaces[at]), y(list.headPlaces[at])];
+      if (!isShown(list.tailPlaces[at]) || !isShown(list.headPlaces[at])) return;
+      const [y0, y1] = [placeY(scene, list.tailPlaces[at]), placeY(scene, list.headPlaces[at])];
       if (Math.max(y0, y1) < AXIS_HEIGHT || Math.min(y0, y1) > scene.height) return;
       drawArrow(scene, timeX(scene, list.tails[at]), y0, timeX(scene, list.heads[at]), y1);
       drawn.arrows += 1;
@@ -293,7 +304,7 @@ function drawSelection(scene) {
   ctx.fillStyle = palette.accent;
   ctx.lineWidth = 2;
   for (const row of scene.rows) {
-    if (!row.tracks) continue;
+    if (!row.tracks || !row.isShown) continue;
     row.tracks.forEach((track, lane) => {
       const at = selectedBox(scene, row, track);
       if (at < 0) return;
@@ -301,7 +312,7 @@ function drawSelection(scene) {
       ctx.strokeRect(x0 - 1, rowY(scene, row) + 1 + lane * TRACK_HEIGHT, Math.max(x1 - x0, 2) + 1, TRACK_HEIGHT);
     });
   }
-  const y = (place) => AXIS_HEIGHT + places.tops[place].y - scene.scroll;
+  const y = (place) => placeY(scene, place);
   const { ops, calls, waits, joins } = trace;
   const opArrow = (op, time, place) => {
     if (place >= 0 && places.op[op] >= 0 && ops.begin[op] >= 0) drawArrow(scene, timeX(scene, time), y(place), timeX(scene, ops.begin[op]), y(places.op[op]));
@@ -360,11 +371,11 @@ function drawGutter(scene, visible, drawn) {
   for (const row of visible) {
     const y = rowY(scene, row);
     drawn.texts += 1;
-    if (row.type === "section") {
+    if (isHead(row)) {
       ctx.fillStyle = palette.band;
       ctx.fillRect(0, y, gutter, row.height);
       ctx.font = `600 ${LABEL_FONT}`;
-      ctx.fillStyle = palette.muted;
+      ctx.fillStyle = row.type === "process" ? palette.fg : palette.muted;
       ctx.fillText(fit(row.label, 12), 12, y + row.height / 2);
       continue;
     }

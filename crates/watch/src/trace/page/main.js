@@ -7,7 +7,6 @@ const rows = buildRows(trace, index);
 const places = findPlaces(rows, trace, index);
 const arrows = buildArrows(trace, places);
 const allBytes = bytesInFlight(trace, () => true);
-const rowsHeight = rows.reduce((sum, row) => sum + row.height, 0);
 const canvas = find("canvas");
 const overview = find("overview");
 const scroller = find("scroller");
@@ -130,7 +129,7 @@ function isPressed(id) {
 function boxUnder(x, y) {
   if (x < gutterWidth() || y < AXIS_HEIGHT) return null;
   const at = y - AXIS_HEIGHT + scroller.scrollTop;
-  const row = rows.find((each) => at >= each.top && at < each.top + each.height);
+  const row = rows.find((each) => each.isShown && at >= each.top && at < each.top + each.height);
   if (!row || !row.tracks) return null;
   const track = row.tracks[Math.floor((at - row.top - 2) / TRACK_HEIGHT)];
   if (!track) return null;
@@ -184,7 +183,7 @@ function spanOf({ op, call, capture }) {
 function jump(selection) {
   const [from, to] = spanOf(selection);
   const shown = view.t1 - view.t0;
-  if (to - from > shown * 0.9 || to - from < shown / 400) {
+  if (to - from > shown * 0.9 || to - from < shown / 25) {
     const wide = Math.max((to - from) * 2.5, SHORTEST * 5);
     setView((from + to - wide) / 2, (from + to + wide) / 2);
   } else if (from < view.t0 || to > view.t1) {
@@ -192,9 +191,33 @@ function jump(selection) {
   }
   const place = selection.op !== undefined ? places.op[selection.op] : selection.call !== undefined ? places.call[selection.call] : -1;
   if (place < 0) return;
-  const y = places.tops[place].y;
+  const { row, below } = places.tops[place];
+  if (!row.isShown) showAllRows();
+  const y = row.top + below;
   const room = canvas.clientHeight - AXIS_HEIGHT;
   if (y < scroller.scrollTop + 10 || y > scroller.scrollTop + room - 10) scroller.scrollTop = y - room / 2;
+}
+
+// Shows the rows that are wanted.
+function showRows(isWanted) {
+  find("tall").style.height = `${layOut(rows, isWanted) + AXIS_HEIGHT}px`;
+  redraw();
+}
+
+function showAllRows() {
+  find("rows-on").setAttribute("aria-pressed", "false");
+  showRows(() => true);
+}
+
+// Leaves only rows that have something in what is shown now; again to show all.
+function toggleRows() {
+  if (isPressed("rows-on")) {
+    showAllRows();
+    return;
+  }
+  find("rows-on").setAttribute("aria-pressed", "true");
+  const { t0, t1 } = view;
+  showRows((row) => hasBoxes(row, t0, t1));
 }
 
 function neighbour(step) {
@@ -323,7 +346,7 @@ const KEYS = {
   a: () => pan(-0.12), ArrowLeft: () => pan(-0.12), d: () => pan(0.12), ArrowRight: () => pan(0.12),
   ArrowUp: () => { scroller.scrollTop -= 40; }, ArrowDown: () => { scroller.scrollTop += 40; },
   PageUp: () => { scroller.scrollTop -= canvas.clientHeight; }, PageDown: () => { scroller.scrollTop += canvas.clientHeight; },
-  0: fitAll, Home: fitAll, n: () => nextHit(1), N: () => nextHit(-1), ",": () => neighbour(-1), ".": () => neighbour(1),
+  0: fitAll, Home: fitAll, r: toggleRows, n: () => nextHit(1), N: () => nextHit(-1), ",": () => neighbour(-1), ".": () => neighbour(1),
   "/": () => find("search").focus(), "?": () => toggleHelp(), f: () => {
     if (!view.selection) return;
     const [from, to] = spanOf(view.selection);
@@ -362,6 +385,7 @@ find("search").addEventListener("keydown", (event) => {
 find("next").addEventListener("click", () => nextHit(1));
 find("previous").addEventListener("click", () => nextHit(-1));
 find("fit").addEventListener("click", fitAll);
+find("rows-on").addEventListener("click", toggleRows);
 find("keys").addEventListener("click", toggleHelp);
 for (const id of ["waits-on", "joins-on"]) {
   find(id).addEventListener("click", () => {
@@ -388,9 +412,12 @@ find("splitter").addEventListener("keydown", (event) => {
 });
 
 find("summary").textContent = summaryText(trace);
+find("summary").title = find("summary").textContent;
+find("command").title = find("command").textContent;
+find("command").textContent = find("command").textContent.replace(/^\S*\//, "");
 find("note").textContent = leftOutText(trace);
 find("note").hidden = !find("note").textContent;
-find("tall").style.height = `${rowsHeight + AXIS_HEIGHT}px`;
+showRows(() => true);
 showLegend(find("legend"), rows);
 const causes = [["any", "anything"], ...Object.entries(CAUSES), ["calls", "blocked calls"]];
 find("cause").replaceChildren(...causes.map(([value, text]) => element("option", { value, textContent: text })));

@@ -60,7 +60,7 @@ function tableRows(trace, index, choice) {
   if (choice === "calls") {
     return longestBlocked(trace, TABLE_ROWS).map(({ call, nanos }) => ({
       selection: { call },
-      cells: [formatNanos(nanos), callLabel(trace, call), threadName(trace, trace.calls.thread[call]), "work it waits for", callerText(trace, call)],
+      cells: [formatNanos(nanos), callLabel(trace, call), threadName(trace, trace.calls.thread[call]), "work it waits for", shortCaller(trace, call)],
     }));
   }
   return longestWaits(trace, index, TABLE_ROWS, choice === "any" ? null : choice).map(({ op, nanos, cause, by }) => ({
@@ -68,7 +68,7 @@ function tableRows(trace, index, choice) {
     cells: [
       formatNanos(nanos), opShort(trace, op), opName(trace, op),
       causeText(trace, index, op, cause, by),
-      trace.ops.call[op] >= 0 ? callerText(trace, trace.ops.call[op]) : "",
+      shortCaller(trace, trace.ops.call[op]),
     ],
   }));
 }
@@ -112,7 +112,7 @@ function tipText(trace, row, track, at, count) {
   const many = count > 1 ? [`${formatCount(count)} here, too narrow to be told apart: zoom in`] : [];
   if (row.type === "calls") {
     const { blocked } = trace.calls;
-    return [callLabel(trace, id), `${took}${blocked[id] > 0 ? `, blocked ${formatNanos(blocked[id])}` : ""}`, callerText(trace, id), ...many].filter(Boolean);
+    return [callLabel(trace, id), `${took}${blocked[id] > 0 ? `, blocked ${formatNanos(blocked[id])}` : ""}`, shortCaller(trace, id), ...many].filter(Boolean);
   }
   const wait = waitOf(trace, id);
   const together = track.count[at] > 1 ? `${track.count[at]} ops, sent as one` : "";

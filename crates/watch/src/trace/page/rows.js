@@ -89,7 +89,8 @@ function engineName(trace, key) {
   return { process: Number(process), label: `device ${device} ${engine === "1" ? "copy engine" : "kernels"}` };
 }
 
-// All rows, from the top: each has a type (`section`, `calls`, `ops`, `series`), a label, and tracks or series.
+// All rows, from the top: each has a type (`process`, `section`, `calls`, `ops`, `series`, `captures`), a label,
+// and tracks or series.
 function buildRows(trace, index) {
   const { ops, calls, threads, streams } = trace;
   const byThread = groupBy(calls.count, (call) => calls.thread[call]);
@@ -101,10 +102,10 @@ function buildRows(trace, index) {
   });
   const rows = [];
   trace.processes.forEach((process, number) => {
+    if (trace.processes.length > 1) rows.push({ type: "process", label: `Process ${process.number}`, note: process.command });
     const add = (title, members) => {
       if (members.length === 0) return;
-      const prefix = trace.processes.length > 1 ? `Process ${process.number} · ` : "";
-      rows.push({ type: "section", label: prefix + title });
+      rows.push({ type: "section", label: title });
       rows.push(...members);
     };
     const keys = (groups, table) => [...groups.keys()].filter((key) => table[key].process === number).sort((a, b) => a - b);
@@ -125,19 +126,48 @@ function buildRows(trace, index) {
     add("Bytes in flight", byteRows(trace, number));
     add("Captures", captureRows(trace, number));
   });
-  let top = 0;
-  for (const row of rows) {
-    row.top = top;
-    row.height = rowHeight(row);
-    top += row.height;
-  }
+  layOut(rows, () => true);
   return rows;
+}
+
+// Puts rows below each other and gives their height together; those that are not wanted have no height, nor
+// have sections that are left without a row.
+function layOut(rows, isWanted) {
+  let top = 0;
+  rows.forEach((row, at) => {
+    row.isShown = isHead(row) ? membersOf(rows, at).some(isWanted) : isWanted(row);
+    row.top = top;
+    row.height = row.isShown ? rowHeight(row) : 0;
+    top += row.height;
+  });
+  return top;
+}
+
+function isHead(row) {
+  return row.type === "section" || row.type === "process";
+}
+
+// The rows that stand under a section or a process.
+function membersOf(rows, head) {
+  const isEnd = (row) => (rows[head].type === "section" ? isHead(row) : row.type === "process");
+  const members = [];
+  for (let at = head + 1; at < rows.length && !isEnd(rows[at]); at += 1) if (!isHead(rows[at])) members.push(rows[at]);
+  return members;
+}
+
+// Whether a row has something between two moments.
+function hasBoxes(row, t0, t1) {
+  if (!row.tracks) return true;
+  return row.tracks.some((track) => {
+    const at = firstAbove(track.end, t0, 0, track.size, true);
+    return at < track.size && track.begin[at] <= t1;
+  });
 }
 
 const TRACK_HEIGHT = 19;
 
 function rowHeight(row) {
-  if (row.type === "section") return 26;
+  if (isHead(row)) return 26;
   if (row.type === "series") return row.series.length > 1 ? 64 : 48;
   return row.tracks.length * TRACK_HEIGHT + 5;
 }
@@ -166,7 +196,7 @@ function captureRows(trace, process) {
 }
 
 // Where ops and calls are: `op` and `call` map to an index of `tops`, or -1; each of these is a row, a track and
-// the height of its middle. An op is where its stream is.
+// the place of its middle below the top of the row. An op is where its stream is.
 function findPlaces(rows, trace, index) {
   const places = { op: new Int32Array(trace.ops.count).fill(-1), call: new Int32Array(trace.calls.count).fill(-1) };
   const tops = [];
@@ -174,9 +204,9 @@ function findPlaces(rows, trace, index) {
     if (row.type !== "calls" && row.stream === undefined) continue;
     const into = row.type === "calls" ? places.call : places.op;
     row.tracks.forEach((track, lane) => {
-      const y = row.top + lane * TRACK_HEIGHT + TRACK_HEIGHT / 2 + 2;
+      const below = lane * TRACK_HEIGHT + TRACK_HEIGHT / 2 + 2;
       for (let at = 0; at < track.size; at += 1) into[track.id[at]] = tops.length;
-      tops.push({ row, track, y });
+      tops.push({ row, track, below });
     });
   }
   for (let op = 0; op < trace.ops.count; op += 1) places.op[op] = places.op[index.first[op]];

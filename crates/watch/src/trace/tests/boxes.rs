@@ -77,6 +77,10 @@ fn times_and_sizes_are_written_for_people() {
         ("formatNanos(999999)", "1 ms"),
         ("formatNanos(12345678)", "12.3 ms"),
         ("formatNanos(61e9)", "61 s"),
+        ("formatMoment(1551234567)", "1.551235 s"),
+        ("formatMoment(46213000)", "46.213 ms"),
+        ("formatMoment(32914)", "32.914 µs"),
+        ("formatMoment(0)", "0 ns"),
         ("formatBytes(64)", "64 B"),
         ("formatBytes(1536)", "1.5 KiB"),
         ("formatBytes(3 * 2 ** 30)", "3 GiB"),
@@ -86,10 +90,11 @@ fn times_and_sizes_are_written_for_people() {
     for (expression, want) in cases {
         assert_eq!(script.value(expression), json!(want), "{expression}");
     }
-    let ticks = "timeTicks(0, 1000, 5).map(({ at, text }) => [at, text])";
-    let texts =
-        [(0, "0 ns"), (200, "200 ns"), (400, "400 ns"), (600, "600 ns"), (800, "800 ns"), (1000, "1000 ns")];
-    assert_eq!(script.value(ticks), json!(texts));
+    let ticks = |span: &str| script.value(&format!("timeTicks({span}).map(({{ text }}) => text)"));
+    assert_eq!(ticks("0, 1000, 5"), json!(["0.0 µs", "0.2 µs", "0.4 µs", "0.6 µs", "0.8 µs", "1.0 µs"]));
+    assert_eq!(ticks("0, 1.9e9, 4"), json!(["0.0 s", "0.5 s", "1.0 s", "1.5 s"]));
+    assert_eq!(ticks("46e6, 46e6 + 20e3, 2"), json!(["46.00 ms", "46.01 ms", "46.02 ms"]));
+    assert_eq!(script.value("timeTicks(-5, 1000, 5).map(({ at }) => at)"), json!([0, 500, 1000]));
     let apart = script.value("timeTicks(5e9, 5e9 + 2000, 5).map(({ text }) => text)");
     let texts: Vec<String> = serde_json::from_value(apart).expect("texts");
     let mut distinct = texts.clone();

@@ -44,6 +44,25 @@ fn an_op_that_passed_before_it_was_submitted_is_one_op() {
 }
 
 #[test]
+fn an_op_that_another_thread_saw_begin_has_its_begin() {
+    let mut made = MadeFacts::new(7);
+    let early = made.copy(8, 3, TO_DEVICE, PIECE);
+    let late = made.copy(8, 3, TO_DEVICE, PIECE);
+    let never = made.copy(8, 3, TO_DEVICE, PIECE);
+    let now = made.now;
+    made.push(9, Fact::Begun { time: now + 10, point: early });
+    made.passed(10, early, 0, now + 50);
+    made.passed(10, late, 0, now + 90);
+    made.push(9, Fact::Begun { time: now + 60, point: late });
+    made.passed_as(10, never, 0, now + 95, Outcome::Dropped);
+    let tracer = traced(&made.facts, TraceLimits::default());
+    let times: Vec<_> = tracer.model().ops.iter().map(|op| (op.begin, op.end)).collect();
+    let at = |begin, end| (Some(now + begin), Some(now + end));
+    assert_eq!(times, [at(10, 50), at(60, 90), at(95, 95)]);
+    assert_eq!(tracer.model().ops[1].state, OpState::Done, "a late begin does not undo the end");
+}
+
+#[test]
 fn what_never_happened_is_not_made_up() {
     let mut made = MadeFacts::new(7);
     made.copy(8, 3, TO_DEVICE, PIECE);
