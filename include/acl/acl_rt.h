@@ -335,7 +335,7 @@ typedef enum {
 #define ACL_EVENT_CAPTURE_STREAM_PROGRESS 0x2U /**< Event flag: it follows a stream's progress. */
 #define ACL_EVENT_TIME_LINE 0x8U /**< Event flag: it takes the time. */
 #define ACL_EVENT_DEVICE_USE_ONLY 0x10U /**< Event flag: only the device uses it. */
-#define ACL_EVENT_EXTERNAL 0x20U /**< Event flag: for use across captured graphs. */
+#define ACL_EVENT_EXTERNAL 0x20U /**< Event flag: executions of graphs wait for it; it must outlive them. */
 #define ACL_EVENT_IPC 0x40U /**< Event flag: for use across processes. */
 
 #define ACL_NOTIFY_DEFAULT 0x0UL /**< Notify flag: as usual. */
@@ -945,9 +945,10 @@ aclError aclrtGetEventId(aclrtEvent event, uint32_t *eventId);
 aclError aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle);
 
 /** Opens an event of another process, or of this one, as often as one likes; each is destroyed by itself. All
- *  who have it may record it, on streams of any device, and wait for the latest record of any. Of all processes
- *  together 65,527 records may be unfinished at a time; one more is refused with ACL_ERROR_RT_NO_EVENT_RESOURCE. An
- *  event takes a descriptor of each process that has it, and without one that is the code of its creation. */
+ *  who have it may record it, on streams of any device, and wait for the latest record of any. Of all
+ *  processes together 65,527 records may be unfinished at a time; one more is refused with
+ *  ACL_ERROR_RT_NO_EVENT_RESOURCE. An event takes a descriptor of each process that has it, and without one
+ *  that is the code of its creation. */
 aclError aclrtIpcOpenEventHandle(aclrtIpcEventHandle handle, aclrtEvent *event);
 
 /* ---- Functions: notifies ------------------------------------------------------------------------------- */
@@ -1235,7 +1236,8 @@ aclError aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *statu
 /** Gives the calling thread the mode in `*mode`, and returns there the one it had. */
 aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode);
 
-/** Ends the capture that began on the stream. `*modelRI` is the model, or NULL if the capture was broken. */
+/** Ends the capture that began on the stream. `*modelRI` is the model, or NULL if the capture was broken. Not
+ *  of mode RELAXED, it is ended by the thread that began it, or by any other when that has ended. */
 aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI);
 
 /** Begins a group of tasks that can be updated later. */
@@ -1274,7 +1276,8 @@ aclError aclmdlRIUnbindStream(aclmdlRI modelRI, aclrtStream stream);
 /** Executes a model and waits for it: for ever if `timeout` is -1, else so many milliseconds. */
 aclError aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout);
 
-/** Executes a model as one task of a stream. */
+/** Executes a model as one task of a stream. A model runs one execution at a time: while one runs or is
+ *  queued, on whichever stream, this one is queued behind it. */
 aclError aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream);
 
 /** Destroys a model that is not being executed. */
@@ -1299,8 +1302,9 @@ aclError aclmdlRIDestroyRegisterCallback(aclmdlRI modelRI, aclrtCallback func, v
 aclError aclmdlRIDestroyUnregisterCallback(aclmdlRI modelRI, aclrtCallback func);
 
 /**
- * In a model that is being built: `activeStream` begins when `stream` comes here. It was bound as default, and begins once
- * in an execution: a head, `stream` itself, and one that is activated already are refused (107000).
+ * In a model that is being built: `activeStream` begins when `stream` comes here. It was bound as default,
+ * and begins once in an execution: a head, `stream` itself, and one that is activated already are refused
+ * (107000).
  */
 aclError aclrtActiveStream(aclrtStream activeStream, aclrtStream stream);
 

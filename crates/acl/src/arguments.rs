@@ -17,8 +17,9 @@ pub fn not_null(name: &'static str, addr: usize) -> Result<()> {
     if addr != 0 { Ok(()) } else { Err(is_null(name)) }
 }
 
+/// The error of an argument that is NULL.
 #[cold]
-fn is_null(name: &'static str) -> Error {
+pub fn is_null(name: &'static str) -> Error {
     fail(c::ACL_ERROR_INVALID_PARAM, format!("{name} is NULL"))
 }
 

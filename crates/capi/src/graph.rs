@@ -5,7 +5,7 @@ use crate::{
     types::{aclError, aclmdlRI, aclrtCallback, aclrtEvent, aclrtStream, aclrtTaskGrp},
 };
 use ferry_acl::{
-    arguments::{not_null, refuse, writable},
+    arguments::{is_null, not_null, refuse, writable},
     callback::Callback,
     functions,
     rules::{event, graph, graph_build, graph_print, task_group},
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn aclmdlRIDebugJsonPrint(
 ) -> aclError {
     enter(&functions::aclmdlRIDebugJsonPrint, |_| {
         // SAFETY: passed on from the caller.
-        let path = unsafe { text("path", path) }?.ok_or_else(|| refuse("path is NULL"))?;
+        let path = unsafe { text("path", path) }?.ok_or_else(|| is_null("path"))?;
         graph_print::print_json(modelRI as usize, Path::new(&path), flags)
     })
 }
@@ -206,7 +206,7 @@ pub extern "C" fn aclmdlRIDestroy(modelRI: aclmdlRI) -> aclError {
 pub unsafe extern "C" fn aclmdlRISetName(modelRI: aclmdlRI, name: *const c_char) -> aclError {
     enter(&functions::aclmdlRISetName, |_| {
         // SAFETY: passed on from the caller.
-        let name = unsafe { bytes("name", name) }?.ok_or_else(|| refuse("name is NULL"))?;
+        let name = unsafe { bytes("name", name) }?.ok_or_else(|| is_null("name"))?;
         graph::set_name(modelRI as usize, &name)
     })
 }

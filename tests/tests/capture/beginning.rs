@@ -81,6 +81,11 @@ fn the_end_names_the_main_stream_in_the_thread_that_began() {
     ok(aclmdlRICaptureBegin(main, RELAXED));
     let model = elsewhere(move || end(main));
     ok(aclmdlRIDestroy(model));
+    // A thread that has ended cannot end its capture: any other one may.
+    for mode in [GLOBAL, THREAD_LOCAL] {
+        elsewhere(move || ok(aclmdlRICaptureBegin(main, mode)));
+        ok(aclmdlRIDestroy(end(main)));
+    }
 }
 
 // proves: G4 G5

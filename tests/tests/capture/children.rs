@@ -34,7 +34,12 @@ fn stream_limit() {
         more.push(one);
     }
     assert!(!more.is_empty());
-    refused("no stream", aclmdlRICaptureBegin(streams[0], GLOBAL), NO_STREAM_RESOURCE, &["streams"]);
+    refused(
+        "no stream",
+        aclmdlRICaptureBegin(streams[0], GLOBAL),
+        NO_STREAM_RESOURCE,
+        &["graph", "aclmdlRIDestroy"],
+    );
     assert_eq!(info(streams[0]), (NONE, 0));
     ok(aclrtDestroyStream(more.pop().expect("one more")));
     ok(aclmdlRICaptureBegin(streams[0], GLOBAL));

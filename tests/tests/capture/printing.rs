@@ -5,6 +5,7 @@ use ferry_tests::code::*;
 use serde_json::Value;
 use std::ffi::CString;
 use std::path::PathBuf;
+use std::ptr::null;
 
 /// A file of the test's own.
 fn file(name: &str) -> (PathBuf, CString) {
@@ -93,6 +94,9 @@ fn models_are_printed_after_their_capture_to_files_that_can_be_written() {
     ok(aclmdlRIDebugPrint(model));
     let nowhere = c"/no/such/folder/model.json".as_ptr();
     refused("unwritable", aclmdlRIDebugJsonPrint(model, nowhere, 0), RT_PARAM_INVALID, &["/no/such/folder"]);
+    refused("empty", aclmdlRIDebugJsonPrint(model, c"".as_ptr(), 0), RT_PARAM_INVALID, &["path is empty"]);
+    refused("NULL", aclmdlRIDebugJsonPrint(model, null(), 0), INVALID_PARAM, &["path is NULL"]);
+    refused("NULL", aclmdlRISetName(model, null()), INVALID_PARAM, &["name is NULL"]);
     refused("flags", aclmdlRIDebugJsonPrint(model, text.as_ptr(), 2), RT_PARAM_INVALID, &["flags is 2"]);
     assert!(!path.exists());
     ok(aclmdlRIDestroy(model));

@@ -9,7 +9,7 @@ use crate::{
     state::{Here, with_here},
 };
 use ferry_core::{Branch, Capture, Footprint, Kind, Memory, Op, OpList, Stream, sync::lock};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// A capture, or a graph that is built task by task.
 pub(crate) struct CaptureEntry {
@@ -25,6 +25,8 @@ pub(crate) struct CaptureEntry {
     pub(crate) mode: Option<CaptureMode>,
     /// The number of the thread that began it.
     thread: u64,
+    /// Whether that thread still is.
+    life: Weak<()>,
     /// The system's number of that thread.
     system_thread: u32,
     /// How many calls that thread had made.
@@ -136,6 +138,7 @@ impl CaptureEntry {
             main,
             mode,
             thread: here.number,
+            life: Arc::downgrade(&here.life),
             system_thread: this_thread(),
             call: here.calls.get(),
             recording: Capture::new(memory.clone()),
@@ -146,6 +149,11 @@ impl CaptureEntry {
     /// Whether this thread began it.
     pub(crate) fn is_by(&self, here: &Here) -> bool {
         self.thread == here.number
+    }
+
+    /// Whether the thread that began it has ended.
+    pub(crate) fn is_orphaned(&self) -> bool {
+        self.life.strong_count() == 0
     }
 
     /// Whether it has not ended.

@@ -173,8 +173,14 @@ fn new_part(
     stream: &StreamEntry,
     code: i32,
 ) -> Result<StreamPart> {
-    let slot: StreamSlot =
-        engine.stream_slot(context.device).map_err(|error| fail(code, error.note.clone()))?;
+    let slot: StreamSlot = engine.stream_slot(context.device).map_err(|error| {
+        let note = format!(
+            "{}. A captured graph keeps one for each stream that took part in its capture, until \
+             aclmdlRIDestroy: destroy graphs, or streams, that are no longer used",
+            error.note
+        );
+        fail(code, note)
+    })?;
     let inner = engine.runtime.stream_under(Some(&context.halt), context.device, QueueOptions::default())?;
     watched::name_stream(&inner, StreamPurpose::Graph, stream.handle);
     let branch: Branch = entry.recording.branch(inner);

@@ -191,9 +191,9 @@ fn may_end(here: &Here, entry: &StreamEntry) -> Result<Arc<CaptureEntry>> {
         );
         return Err(capture.refusal(ACL_ERROR_RT_STREAM_CAPTURE_UNMATCHED, &note));
     }
-    if capture.mode != Some(CaptureMode::Relaxed) && !capture.is_by(here) {
-        let note = "another thread began the capture: end it in that thread, or capture in mode RELAXED. The \
-                    capture goes on";
+    if capture.mode != Some(CaptureMode::Relaxed) && !capture.is_by(here) && !capture.is_orphaned() {
+        let note = "another thread began the capture, which goes on. Ways out: end it in that thread; \
+                    capture in mode RELAXED; or let that thread end, then any other one may end the capture";
         return Err(capture.refusal(ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD, note));
     }
     Ok(capture)

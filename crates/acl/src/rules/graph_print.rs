@@ -33,6 +33,9 @@ pub fn print_json(handle: usize, path: &Path, flags: u32) -> Result<()> {
     if flags > 1 {
         return Err(refuse(format!("flags is {flags}: give 0 (summary) or 1 (verbose)")));
     }
+    if path.as_os_str().is_empty() {
+        return Err(refuse("path is empty: give the name of a file to write"));
+    }
     let text = json(&model);
     fs::write(path, text).map_err(|why| refuse(format!("{}: {why}", path.display())))
 }

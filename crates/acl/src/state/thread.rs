@@ -52,6 +52,8 @@ pub struct Here {
     pub(crate) calls: Cell<u64>,
     /// A number of its own, never used again.
     pub(crate) number: u64,
+    /// Gone when the thread has ended, for others that want to know.
+    pub(crate) life: Arc<()>,
     /// What its waits ask between two slices, if a signal may end them.
     pub(crate) check: Cell<Option<Check>>,
     /// The hidden streams of the thread, one for each device that it has used.
@@ -149,6 +151,7 @@ impl Here {
             last_error: Cell::new(c::ACL_SUCCESS),
             calls: Cell::new(0),
             number: BORN.fetch_add(1, Ordering::Relaxed),
+            life: Arc::default(),
             check: Cell::new(None),
             hidden: RefCell::default(),
             turns: ReportTurns::default(),

@@ -322,8 +322,8 @@ impl Graph {
         }
     }
 
-    /// Submits all tasks to the graph's own streams, behind these fences. `gate`, which the op `ticket` of the
-    /// launching stream waits for, is done when they are.
+    /// Submits all tasks to the graph's own streams, behind these fences. `gate`, which the op `ticket` of
+    /// the launching stream waits for, is done when they are.
     fn submit_detached(
         &self,
         before: impl IntoIterator<Item = Arc<dyn Fence>>,

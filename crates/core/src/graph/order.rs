@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 /// A place in the order.
 #[derive(Clone, Copy)]
-enum Place {
+enum OrderPlace {
     /// The task of this index.
     Task(usize),
     /// The start of a branch behind the record of another one. It has no place of its own in the capture, and
@@ -16,7 +16,7 @@ enum Place {
 
 /// How the tasks of a graph follow each other.
 pub(super) struct TaskOrder {
-    places: Vec<(Branch, Place)>,
+    places: Vec<(Branch, OrderPlace)>,
     /// A branch that begins and comes to a wait whose record no branch comes to.
     pub(super) stuck: Option<Branch>,
 }
@@ -30,13 +30,13 @@ impl TaskOrder {
         heads: &[Branch],
         starts: &HashMap<Branch, Edge>,
     ) -> TaskOrder {
-        let mut waiting: Vec<VecDeque<Place>> = vec![VecDeque::new(); branches];
+        let mut waiting: Vec<VecDeque<OrderPlace>> = vec![VecDeque::new(); branches];
         for (index, task) in tasks.iter().enumerate() {
-            waiting[task.branch].push_back(Place::Task(index));
+            waiting[task.branch].push_back(OrderPlace::Task(index));
         }
         for (branch, edge) in starts {
             let number = tasks.iter().find(|task| task.branch == *branch).map_or(0, |task| task.number);
-            waiting[*branch].push_front(Place::Start { edge: *edge, number });
+            waiting[*branch].push_front(OrderPlace::Start { edge: *edge, number });
         }
         let mut has_begun: Vec<bool> = (0..branches).map(|branch| heads.contains(&branch)).collect();
         let (mut recorded, mut places): (HashSet<Edge>, _) = Default::default();
@@ -45,10 +45,10 @@ impl TaskOrder {
             for (branch, queue) in waiting.iter_mut().enumerate() {
                 while let Some(place) = queue.front() {
                     match place {
-                        Place::Start { edge, .. } if !recorded.contains(edge) => break,
-                        Place::Start { .. } => has_begun[branch] = true,
-                        Place::Task(_) if !has_begun[branch] => break,
-                        Place::Task(index) => match &tasks[*index].work {
+                        OrderPlace::Start { edge, .. } if !recorded.contains(edge) => break,
+                        OrderPlace::Start { .. } => has_begun[branch] = true,
+                        OrderPlace::Task(_) if !has_begun[branch] => break,
+                        OrderPlace::Task(index) => match &tasks[*index].work {
                             Work::Wait(edge) if !recorded.contains(edge) => break,
                             Work::Record(edge) => drop(recorded.insert(*edge)),
                             _ => {}
@@ -68,8 +68,8 @@ impl TaskOrder {
     pub(super) fn apply(self, tasks: Vec<Task>) -> Vec<Task> {
         let mut tasks: Vec<_> = tasks.into_iter().map(Some).collect();
         let mut put = |(branch, place)| match place {
-            Place::Task(index) => tasks[index].take(),
-            Place::Start { edge, number } => Some(Task { number, branch, work: Work::Wait(edge) }),
+            OrderPlace::Task(index) => tasks[index].take(),
+            OrderPlace::Start { edge, number } => Some(Task { number, branch, work: Work::Wait(edge) }),
         };
         self.places.into_iter().filter_map(&mut put).collect()
     }
