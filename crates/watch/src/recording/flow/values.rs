@@ -6,7 +6,10 @@ use super::hazards::{Races, Span, spans};
 use super::order::Happening;
 use super::span_map::{Sliced, SpanMap};
 use super::{Content, Flow};
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 /// Bytes that have a known content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,29 @@ pub fn follow(recording: &Recording, limits: &ReplayLimits, hazards: Races) -> F
     flow.stuck = vec![false; ops];
     hazards.order.stuck.iter().for_each(|op| flow.stuck[*op] = true);
     flow
+}
+
+/// What ops leave, of which later ones overwrite earlier ones.
+pub fn left_by(recording: &Recording, expected: &[Vec<Expected>], ops: &[usize]) -> Vec<Expected> {
+    let mut memory: BTreeMap<u32, SpanMap<Value>> = BTreeMap::new();
+    for op in ops {
+        for span in spans(&recording.ops[*op].work).0 {
+            memory.entry(span.allocation).or_default().insert(span.start, span.end, UNKNOWN);
+        }
+        for part in &expected[*op] {
+            let value = Value { content: Some(part.content), at: part.at };
+            let end = part.offset + part.len;
+            memory.entry(part.allocation).or_default().insert(part.offset, end, value);
+        }
+    }
+    let mut left = Vec::new();
+    for (allocation, memory) in memory {
+        for (offset, end, value) in memory.within(0, u64::MAX) {
+            let (len, at) = (end - offset, value.at);
+            left.extend(value.content.map(|content| Expected { allocation, offset, len, content, at }));
+        }
+    }
+    left
 }
 
 struct Follower<'a> {
