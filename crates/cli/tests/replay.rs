@@ -8,6 +8,7 @@ use std::{
 
 use command::{ferry, output, text};
 use compile::compile;
+use ferry_watch::fact::Origin;
 use ferry_watch::recording::{RecordedWait, RecordedWork, Recording, StepAction, read};
 
 mod command;
@@ -57,8 +58,7 @@ int main(int count, char **arguments) {
     OK(aclrtMallocHost((void **)&back, SIZE));
     OK(aclrtMalloc((void **)&device, SIZE, ACL_MEM_MALLOC_HUGE_FIRST));
     OK(aclrtMalloc((void **)&other, SIZE, ACL_MEM_MALLOC_HUGE_FIRST));
-    void *mapped = NULL;
-    OK(aclrtHostRegister(registered, SIZE, ACL_HOST_REGISTER_MAPPED, &mapped));
+    OK(aclrtHostRegisterV2(registered, SIZE, ACL_HOST_REG_PINNED));
     memset(host, 1, SIZE);
     OK(aclrtMemcpyAsync(device, SIZE, host, SIZE, UP, stream));
     OK(aclrtMemcpy2dAsync(device, 128, host + 64, 64, 48, 9, UP, stream));
@@ -219,6 +219,8 @@ fn a_recording_of_a_replay_is_the_recording() {
     let first = record("first", &[], &[], 0);
     let (one, other) = (load(&first), record_replay(&first, "second.rec"));
     assert!(one.ops.len() > 25 && one.threads.len() > 1);
+    let origins: Vec<_> = one.allocations.iter().map(|memory| memory.origin).collect();
+    assert!(origins.contains(&Some(Origin::Registered)) && origins.contains(&None), "{origins:?}");
     assert_eq!(essence(&one), essence(&other));
     let hashed = one.ops.iter().filter(|op| op.hashes.source.is_some()).count();
     assert!(hashed >= 20, "copies have hashes: {hashed}");
