@@ -15,8 +15,8 @@ mod command;
 #[path = "command/compile.rs"]
 mod compile;
 
-/// Two threads, each with a stream; rows, pageable and registered memory, a fill, events, a function. It exits
-/// with 7 if asked to copy less.
+/// Two threads, each with a stream; rows, pageable and registered memory, a fill, events, a function. It
+/// exits with 7 if asked to copy less.
 const PROGRAM: &str = r#"
 #include <acl/acl.h>
 #include <pthread.h>

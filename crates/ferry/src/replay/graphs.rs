@@ -12,12 +12,12 @@ use std::{
 };
 
 /// Puts what is submitted to a stream into a branch of a capture.
-struct BranchRecorder {
+struct RecaptureBranch {
     capture: Arc<Capture>,
     branch: Branch,
 }
 
-impl CoreRecorder for BranchRecorder {
+impl CoreRecorder for RecaptureBranch {
     fn record(&self, op: Op, footprint: Footprint) -> Result<()> {
         if self.capture.op(self.branch, op, footprint) { Ok(()) } else { Err(self.refusal()) }
     }
@@ -156,7 +156,7 @@ impl Recapture<'_> {
             None => self.pass.runtime.stream(self.pass.memory.device(device), QueueOptions::default())?,
         };
         let branch = self.capture.branch(stream.clone());
-        let recorder = BranchRecorder { capture: self.capture.clone(), branch };
+        let recorder = RecaptureBranch { capture: self.capture.clone(), branch };
         stream.divert(Some(Arc::new(recorder)));
         self.branches.insert(number, (branch, stream.clone()));
         Ok((branch, stream))

@@ -6,9 +6,9 @@
 //! ([`flow`](ferry_watch::recording::flow)). A pass can be checked: sources are filled with patterns, and
 //! behind each op its stream compares what the op left with what the data flow predicts.
 //!
-//! `memory` has the allocations, `work` submits ops, `graphs` captures and launches, `checks` compares, `conductor` keeps threads in order,
-//! `times` observes when ops ran. Arrows: this folder knows the core and the recordings of the crate of
-//! facts, and of this crate options and how an engine is opened.
+//! `memory` has the allocations, `work` submits ops, `graphs` captures and launches, `checks` compares,
+//! `conductor` keeps threads in order, `times` observes when ops ran. Arrows: this folder knows the core and
+//! the recordings of the crate of facts, and of this crate options and how an engine is opened.
 
 mod checks;
 mod conductor;

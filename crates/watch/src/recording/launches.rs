@@ -46,8 +46,8 @@ impl Launches {
             }
         }
         let is_captured = |graph: u32| {
-            let ends = |step: &StepAction| matches!(step, StepAction::EndCapture { graph: ended } if *ended == graph);
-            recording.steps.iter().any(|step| ends(&step.action))
+            let end = StepAction::EndCapture { graph };
+            recording.steps.iter().any(|step| step.action == end)
         };
         unfit.extend(firsts.keys().filter(|graph| !is_captured(**graph)));
         found.retain(|(launch, _)| !unfit.contains(&launch.graph) && !launch.ops.is_empty());

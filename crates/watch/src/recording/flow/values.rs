@@ -2,7 +2,7 @@
 
 use super::super::limits::ReplayLimits;
 use super::super::model::{RecordedOp, RecordedWork, Recording};
-use super::hazards::{Races, Span, spans};
+use super::hazards::{ByteSpan, Races, spans};
 use super::order::Happening;
 use super::span_map::{Sliced, SpanMap};
 use super::{Content, Flow};
@@ -182,7 +182,7 @@ impl Follower<'_> {
     }
 
     /// The values of what an op reads, with their lengths, in order.
-    fn read(&mut self, number: usize, read: &[Span]) -> Vec<(u64, Value)> {
+    fn read(&mut self, number: usize, read: &[ByteSpan]) -> Vec<(u64, Value)> {
         let mut values = Vec::new();
         let mut at = 0;
         for span in read {
@@ -203,7 +203,7 @@ impl Follower<'_> {
     }
 
     /// Bytes that nothing wrote before an op reads them have a content from the beginning.
-    fn begin_with(&mut self, number: usize, span: Span, at: u64) {
+    fn begin_with(&mut self, number: usize, span: ByteSpan, at: u64) {
         let op = &self.recording.ops[number];
         let mut missing = Vec::new();
         let mut reached = span.start;
@@ -230,7 +230,7 @@ impl Follower<'_> {
         }
     }
 
-    fn write(&mut self, number: usize, written: &[Span], moved: Vec<(u64, Value)>) {
+    fn write(&mut self, number: usize, written: &[ByteSpan], moved: Vec<(u64, Value)>) {
         let mut moved = moved.into_iter();
         let mut current = moved.next();
         for span in written {
@@ -260,7 +260,7 @@ impl Follower<'_> {
     }
 
     /// The values of a reduction. Sums of floats depend on how a device rounds, and are unknown.
-    fn reduce(&mut self, number: usize, written: &[Span], read: &[Span]) -> Vec<(u64, Value)> {
+    fn reduce(&mut self, number: usize, written: &[ByteSpan], read: &[ByteSpan]) -> Vec<(u64, Value)> {
         let op = &self.recording.ops[number];
         let len = op.work.bytes();
         let RecordedWork::Reduce { combine, element, .. } = op.work else { return Vec::new() };
