@@ -8,20 +8,21 @@ use std::{
 
 use command::{ferry, output, text};
 use compile::compile;
+use ferry_watch::fact::Origin;
 use ferry_watch::recording::{RecordedWait, RecordedWork, Recording, StepAction, read};
 
 mod command;
 #[path = "command/compile.rs"]
 mod compile;
 
-/// Two threads, each with a stream; rows, a batch, pageable and registered memory, a fill, events, a function.
-/// It exits with 7 if asked to copy less.
+/// Two threads, each with a stream; rows, pageable and registered memory, a fill, events, a function. It
+/// exits with 7 if asked to copy less.
 const PROGRAM: &str = r#"
 #include <acl/acl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-enum { SIZE = 8192, PIECES = 5 };
+enum { SIZE = 8192 };
 #define UP ACL_MEMCPY_HOST_TO_DEVICE
 #define DOWN ACL_MEMCPY_DEVICE_TO_HOST
 #define OK(call) do { if (call) exit(90); } while (0)
@@ -57,8 +58,7 @@ int main(int count, char **arguments) {
     OK(aclrtMallocHost((void **)&back, SIZE));
     OK(aclrtMalloc((void **)&device, SIZE, ACL_MEM_MALLOC_HUGE_FIRST));
     OK(aclrtMalloc((void **)&other, SIZE, ACL_MEM_MALLOC_HUGE_FIRST));
-    void *mapped = NULL;
-    OK(aclrtHostRegister(registered, SIZE, ACL_HOST_REGISTER_MAPPED, &mapped));
+    OK(aclrtHostRegisterV2(registered, SIZE, ACL_HOST_REG_PINNED));
     memset(host, 1, SIZE);
     OK(aclrtMemcpyAsync(device, SIZE, host, SIZE, UP, stream));
     OK(aclrtMemcpy2dAsync(device, 128, host + 64, 64, 48, 9, UP, stream));
@@ -78,13 +78,54 @@ int main(int count, char **arguments) {
 }
 "#;
 
+/// A model with two branches and a function, executed five times; the source changes in between.
+const MODEL: &str = r#"
+#include <acl/acl.h>
+#include <stdlib.h>
+#include <string.h>
+enum { SIZE = 4096 };
+#define OK(call) do { if (call) exit(90); } while (0)
+static void nothing(void *data) { (void)data; }
+int main(void) {
+    aclrtStream stream, side;
+    aclrtEvent fork, join;
+    aclmdlRI model;
+    char *host, *back, *device;
+    OK(aclInit(NULL) || aclrtSetDevice(0) || aclrtCreateStream(&stream) || aclrtCreateStream(&side));
+    OK(aclrtCreateEvent(&fork) || aclrtCreateEvent(&join));
+    OK(aclrtMallocHost((void **)&host, SIZE) || aclrtMallocHost((void **)&back, SIZE));
+    OK(aclrtMalloc((void **)&device, 2 * SIZE, ACL_MEM_MALLOC_HUGE_FIRST));
+    OK(aclmdlRICaptureBegin(stream, ACL_MODEL_RI_CAPTURE_MODE_GLOBAL));
+    OK(aclrtMemcpyAsync(device, SIZE, host, SIZE, ACL_MEMCPY_HOST_TO_DEVICE, stream));
+    OK(aclrtRecordEvent(fork, stream) || aclrtStreamWaitEvent(side, fork));
+    for (int i = 0; i < 8; i++) {
+        OK(aclrtMemcpyAsync(device + SIZE + i * 512, 512, device + (7 - i) * 512, 512,
+                            ACL_MEMCPY_DEVICE_TO_DEVICE, i % 2 ? stream : side));
+    }
+    OK(aclrtLaunchHostFunc(side, nothing, NULL));
+    OK(aclrtRecordEvent(join, side) || aclrtStreamWaitEvent(stream, join));
+    OK(aclrtMemcpyAsync(back, SIZE, device + SIZE, SIZE, ACL_MEMCPY_DEVICE_TO_HOST, stream));
+    OK(aclmdlRICaptureEnd(stream, &model));
+    for (int step = 0; step < 5; step++) {
+        memset(host, step, SIZE);
+        OK(aclmdlRIExecuteAsync(model, stream) || aclrtSynchronizeStream(stream));
+        if (back[77] != step) return 91;
+    }
+    return aclmdlRIDestroy(model) || aclFinalize();
+}
+"#;
+
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
 /// Records the program, and answers with the file.
 fn record(name: &str, options: &[&str], arguments: &[&str], code: i32) -> PathBuf {
-    let (program, file) = (compile(&format!("replay-{name}"), PROGRAM), path(&format!("{name}.rec")));
+    record_source(PROGRAM, name, options, arguments, code)
+}
+
+fn record_source(source: &str, name: &str, options: &[&str], arguments: &[&str], code: i32) -> PathBuf {
+    let (program, file) = (compile(&format!("replay-{name}"), source), path(&format!("{name}.rec")));
     let mut command = ferry(&["record"]);
     let said = output(command.args(options).arg("-o").arg(&file).arg("--").arg(program).args(arguments));
     assert_eq!(said.status.code(), Some(code), "{}", text(&said.stderr));
@@ -106,16 +147,24 @@ fn essence(recording: &Recording) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
         let next = numbers.keys().filter(|(other, _)| *other == kind).count();
         *numbers.entry((kind, value)).or_insert(next)
     };
-    let submitters: HashMap<usize, u32> = recording
-        .steps
-        .iter()
-        .filter_map(|step| match step.action {
-            StepAction::Submit(op) => Some((op, step.thread)),
-            _ => None,
-        })
-        .collect();
+    let submits = recording.steps.iter().filter_map(|step| match step.action {
+        StepAction::Submit(op) => Some((op, step.thread)),
+        _ => None,
+    });
+    let submits: Vec<(usize, u32)> = submits.collect();
+    let submitters: HashMap<usize, u32> = submits.iter().copied().collect();
+    // Threads in the order of their first op, streams in the order in which their threads used them.
+    let thread_order: Vec<usize> = submits.iter().map(|(_, thread)| number("thread", *thread)).collect();
+    let mut first_uses: HashMap<u32, (usize, usize)> = HashMap::new();
+    for (index, (op, _)) in submits.iter().enumerate() {
+        let stream = recording.ops[*op].point.stream;
+        first_uses.entry(stream).or_insert((thread_order[index], index));
+    }
     let mut ops: Vec<usize> = (0..recording.ops.len()).collect();
-    ops.sort_by_key(|op| recording.ops[*op].point);
+    ops.sort_by_key(|op| {
+        let point = recording.ops[*op].point;
+        (first_uses[&point.stream], point.ticket)
+    });
     let mut streams: Vec<Vec<String>> = Vec::new();
     for op in ops {
         let thread = number("thread", submitters[&op]);
@@ -155,19 +204,42 @@ fn essence(recording: &Recording) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
     (streams, joins)
 }
 
+/// Records the replay of a recording.
+fn record_replay(first: &Path, name: &str) -> Recording {
+    let second = path(name);
+    let mut command = ferry(&["record"]);
+    let replay = [env!("CARGO_BIN_EXE_ferry"), "replay", "--no-check"];
+    let said = output(command.arg("-o").arg(&second).arg("--").args(replay).arg(first));
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    load(&second)
+}
+
 #[test]
 fn a_recording_of_a_replay_is_the_recording() {
     let first = record("first", &[], &[], 0);
-    let second = path("second.rec");
-    let mut command = ferry(&["record"]);
-    let replay = [env!("CARGO_BIN_EXE_ferry"), "replay", "--no-check"];
-    let said = output(command.arg("-o").arg(&second).arg("--").args(replay).arg(&first));
-    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
-    let (one, other) = (load(&first), load(&second));
+    let (one, other) = (load(&first), record_replay(&first, "second.rec"));
     assert!(one.ops.len() > 25 && one.threads.len() > 1);
+    let origins: Vec<_> = one.allocations.iter().map(|memory| memory.origin).collect();
+    assert!(origins.contains(&Some(Origin::Registered)) && origins.contains(&None), "{origins:?}");
     assert_eq!(essence(&one), essence(&other));
     let hashed = one.ops.iter().filter(|op| op.hashes.source.is_some()).count();
     assert!(hashed >= 20, "copies have hashes: {hashed}");
+}
+
+#[test]
+fn graphs_are_captured_and_launched_again() {
+    let first = record_source(MODEL, "model", &[], &[], 0);
+    let (one, other) = (load(&first), record_replay(&first, "model-again.rec"));
+    assert_eq!(essence(&one), essence(&other));
+    for recording in [&one, &other] {
+        let launches = recording.steps.iter().filter(|step| matches!(step.action, StepAction::Launch { .. }));
+        assert_eq!((launches.count(), recording.graphs.len()), (5, 1));
+    }
+    let said = output(ferry(&["replay"]).arg(&first));
+    let printed = text(&said.stdout);
+    assert_eq!(said.status.code(), Some(0), "{printed}{}", text(&said.stderr));
+    let written: u64 = one.ops.iter().map(|op| op.work.bytes()).sum();
+    assert!(printed.contains(&format!("checked {written} of {written} bytes")), "{printed}");
 }
 
 #[test]

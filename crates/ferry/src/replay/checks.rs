@@ -64,20 +64,20 @@ impl Checks {
         (state.compared, state.mismatched, state.mismatches.clone())
     }
 
-    /// Submits the check of an op, behind it. `None` if there is nothing to check.
+    /// Submits the check of what an op has left, behind it. `None` if there is nothing to check.
     pub(super) fn submit(
         self: &Arc<Self>,
         op: usize,
+        expected: Vec<Expected>,
         stream: &Arc<Stream>,
         memory: &ReplayMemory,
     ) -> Result<Option<Ticket>> {
-        let expected = &self.replay.flow.expected[op];
         if expected.is_empty() {
             return Ok(None);
         }
         // Where each part is to be found; what is in device memory has an offset in the scratch memory.
         let (mut places, mut rows, mut taken) = (Vec::new(), Vec::new(), 0);
-        for part in expected {
+        for part in &expected {
             let at = Location { allocation: part.allocation, offset: part.offset as i64 };
             let address = memory.address(at)?;
             match memory.is_host(part.allocation) {
@@ -93,7 +93,7 @@ impl Checks {
         let checks = self.clone();
         let compare = move || {
             let base = scratch.as_ref().map_or(0, |scratch| scratch.base);
-            checks.compare(op, &places, base);
+            checks.compare(op, &expected, &places, base);
         };
         stream.call(compare).map(Some)
     }
@@ -136,8 +136,8 @@ impl Checks {
         self.freed.notify_all();
     }
 
-    fn compare(&self, op: usize, places: &[ComparedPlace], scratch: usize) {
-        for (part, place) in self.replay.flow.expected[op].iter().zip(places) {
+    fn compare(&self, op: usize, expected: &[Expected], places: &[ComparedPlace], scratch: usize) {
+        for (part, place) in expected.iter().zip(places) {
             let address = match place {
                 ComparedPlace::Address(address) => *address,
                 ComparedPlace::Scratch(offset) => scratch + offset,

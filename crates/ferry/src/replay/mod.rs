@@ -6,12 +6,13 @@
 //! ([`flow`](ferry_watch::recording::flow)). A pass can be checked: sources are filled with patterns, and
 //! behind each op its stream compares what the op left with what the data flow predicts.
 //!
-//! `memory` has the allocations, `work` submits ops, `checks` compares, `conductor` keeps threads in order,
-//! `times` observes when ops ran. Arrows: this folder knows the core and the recordings of the crate of
-//! facts, and of this crate options and how an engine is opened.
+//! `memory` has the allocations, `work` submits ops, `graphs` captures and launches, `checks` compares,
+//! `conductor` keeps threads in order, `times` observes when ops ran. Arrows: this folder knows the core and
+//! the recordings of the crate of facts, and of this crate options and how an engine is opened.
 
 mod checks;
 mod conductor;
+mod graphs;
 mod memory;
 mod times;
 mod work;
@@ -19,10 +20,10 @@ mod work;
 use crate::{Error, Kind, Options, Result, engine};
 use checks::Checks;
 use conductor::Conductor;
-use ferry_core::{Gate, JoinKind, QueueOptions, Runtime, Stream, Ticket};
+use ferry_core::{Gate, Graph, JoinKind, QueueOptions, Runtime, Stream, Ticket};
 use ferry_watch::{
     fact::{Join, Nanos, StreamPurpose},
-    recording::{RecordedWait, Recording, ReplayLimits, StepAction, flow::Flow},
+    recording::{Launches, RecordedWait, Recording, ReplayLimits, StepAction, flow::Flow},
 };
 use memory::ReplayMemory;
 use std::{
@@ -44,6 +45,8 @@ pub struct Replay {
     pub limits: ReplayLimits,
     /// What its copies deliver.
     pub flow: Flow,
+    /// Executions of graphs that are launched as such.
+    launches: Launches,
     /// For each step, what other threads must have done before.
     before: Vec<Vec<usize>>,
 }
@@ -105,7 +108,9 @@ impl Replay {
         for (before, after) in before.iter_mut().zip(&flow.after) {
             before.extend(after);
         }
-        Replay { recording, limits, flow, before }
+        let launches = Launches::of(&recording, &limits, &flow.stuck);
+        order_launches(&recording, &launches, &mut before);
+        Replay { recording, limits, flow, launches, before }
     }
 
     /// Replays it once.
@@ -136,6 +141,7 @@ struct Pass<'a> {
     own_tickets: Vec<AtomicU64>,
     /// Promises that ops wait for before the op that they are for is submitted.
     gates: HashMap<usize, Arc<Gate>>,
+    graphs: Vec<OnceLock<Arc<Graph>>>,
     conductor: Conductor,
     submitting: Mutex<Duration>,
     blocked: Mutex<Duration>,
@@ -160,6 +166,7 @@ impl<'a> Pass<'a> {
             tickets: zeros(),
             own_tickets: zeros(),
             gates: gates(recording),
+            graphs: recording.graphs.iter().map(|_| OnceLock::new()).collect(),
             conductor: Conductor::new(recording, &replay.before),
             submitting: Mutex::default(),
             blocked: Mutex::default(),
@@ -253,7 +260,12 @@ impl<'a> Pass<'a> {
             StepAction::Free(allocation) => self.memory.free(*allocation),
             StepAction::Submit(op) if !self.replay.flow.stuck[*op] => {
                 let began = Instant::now();
-                let submitted = self.submit(*op);
+                let submitted = match self.replay.launches.of_op[*op].map(|at| &self.replay.launches.all[at])
+                {
+                    Some(launch) if launch.ops[0] == *op => self.launch(launch),
+                    Some(_) => Ok(()),
+                    None => self.submit(*op),
+                };
                 *self.submitting.lock().unwrap_or_else(PoisonError::into_inner) += began.elapsed();
                 submitted
             }
@@ -263,6 +275,7 @@ impl<'a> Pass<'a> {
                     None => Ok(()),
                 }
             }
+            StepAction::EndCapture { graph } => self.recapture(*graph),
             // Streams that are dropped take nothing with them that the end does not need.
             _ => Ok(()),
         }
@@ -302,6 +315,28 @@ impl<'a> Pass<'a> {
             self.memory.write_at_once(allocation, part.offset, &bytes)?;
         }
         Ok(())
+    }
+}
+
+/// The first op of an execution submits all of it, and the end of a capture plans all of its first one: they
+/// come after what their ops need.
+fn order_launches(recording: &Recording, launches: &Launches, before: &mut [Vec<usize>]) {
+    let submits = recording.steps.iter().enumerate().filter_map(|(step, did)| match did.action {
+        StepAction::Submit(op) => Some((op, step)),
+        _ => None,
+    });
+    let submits: HashMap<usize, usize> = submits.collect();
+    let captures = recording.steps.iter().enumerate().filter_map(|(step, did)| match did.action {
+        StepAction::EndCapture { graph } => Some((graph, step)),
+        _ => None,
+    });
+    let captures: HashMap<u32, usize> = captures.collect();
+    for launch in &launches.all {
+        let steps = launch.ops.iter().filter_map(|op| submits.get(op));
+        let needed: Vec<usize> = steps.flat_map(|step| before[*step].clone()).collect();
+        for first in [submits.get(&launch.ops[0]), captures.get(&launch.graph)].into_iter().flatten() {
+            before[*first].extend(needed.iter().filter(|step| *step < first));
+        }
     }
 }
 

@@ -26,7 +26,10 @@ impl Pass<'_> {
         };
         self.own_tickets[number].store(ticket, Ordering::Relaxed);
         let last = match self.options.is_checked {
-            true => self.checks.submit(number, stream, &self.memory)?.unwrap_or(ticket),
+            true => {
+                let expected = self.replay.flow.expected[number].clone();
+                self.checks.submit(number, expected, stream, &self.memory)?.unwrap_or(ticket)
+            }
             false => ticket,
         };
         self.tickets[number].store(last, Ordering::Release);
@@ -37,7 +40,7 @@ impl Pass<'_> {
     }
 
     /// Writes what the program wrote before it submitted the op.
-    fn write_sources(&self, number: usize) -> Result<()> {
+    pub(super) fn write_sources(&self, number: usize) -> Result<()> {
         for part in &self.replay.flow.host_writes[number] {
             let mut bytes = vec![0; part.len as usize];
             self.replay.flow.contents[part.content as usize].write(part.at, &mut bytes);
@@ -59,7 +62,7 @@ impl Pass<'_> {
         awaits.iter().filter_map(fence).collect()
     }
 
-    fn submit_work(
+    pub(super) fn submit_work(
         &self,
         stream: &Arc<Stream>,
         work: &RecordedWork,

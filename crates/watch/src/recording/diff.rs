@@ -25,7 +25,7 @@ pub enum PatternChange {
     },
     /// A stream does something else, or in another order.
     Order {
-        /// The number of the stream.
+        /// Which of the streams that have work, in the order in which they were made.
         stream: usize,
         /// The first op that differs, counted from 1.
         op: usize,
@@ -110,6 +110,8 @@ fn counts(recording: &Recording, with_sites: bool) -> BTreeMap<String, PatternCo
                 add(format!("ops: {}{place}", describe(work)), work.bytes());
             }
             StepAction::Refuse { work, .. } => add(format!("refused: {}{place}", describe(work)), 0),
+            // A stream without work is not waited for.
+            StepAction::Join { point, .. } if point.ticket == 0 => {}
             StepAction::Join { how: Join::Wait, .. } => add(format!("waits of the host{place}"), 0),
             StepAction::Join { how: Join::Query, .. } => add(format!("queries that answered yes{place}"), 0),
             StepAction::EndCapture { .. } => add(format!("captures{place}"), 0),
@@ -136,8 +138,12 @@ fn order_changes(before: &Recording, after: &Recording) -> impl Iterator<Item = 
     })
 }
 
-/// What each stream does, in order.
+/// What each stream that has work does, in order; the streams in the order in which they were made.
 fn sequences(recording: &Recording) -> Vec<Vec<String>> {
+    let made = recording.steps.iter().filter_map(|step| match step.action {
+        StepAction::MakeStream(stream) => Some(stream as usize),
+        _ => None,
+    });
     let mut ops: Vec<&RecordedOp> = recording.ops.iter().collect();
     ops.sort_by_key(|op| op.point);
     let mut sequences = vec![Vec::new(); recording.streams.len()];
@@ -149,7 +155,7 @@ fn sequences(recording: &Recording) -> Vec<Vec<String>> {
         let text = format!("{} of {} bytes{waits}", describe(&op.work), op.work.bytes());
         sequences[op.point.stream as usize].push(text);
     }
-    sequences
+    made.map(|stream| std::mem::take(&mut sequences[stream])).filter(|ops| !ops.is_empty()).collect()
 }
 
 /// `linear copy, host to device, 64 KiB - 1 MiB`.

@@ -13,6 +13,7 @@ mod codec;
 mod diff;
 pub mod flow;
 mod frame;
+mod launches;
 mod limits;
 mod load;
 mod memory_map;
@@ -23,6 +24,7 @@ mod step_order;
 mod varint;
 
 pub use diff::{PatternChange, PatternCount, diff};
+pub use launches::{GraphLaunch, Launches};
 pub use limits::ReplayLimits;
 pub use load::{LoadedRecording, read};
 pub use model::{

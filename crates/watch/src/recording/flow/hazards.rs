@@ -13,7 +13,7 @@ use std::{collections::HashMap, rc::Rc};
 
 /// A range of bytes of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct ByteSpan {
     /// The allocation.
     pub allocation: u32,
     /// The first byte.
@@ -22,9 +22,9 @@ pub struct Span {
     pub end: u64,
 }
 
-impl Span {
-    fn of(at: Location, len: u64) -> Span {
-        Span {
+impl ByteSpan {
+    fn of(at: Location, len: u64) -> ByteSpan {
+        ByteSpan {
             allocation: at.allocation,
             start: at.offset as u64,
             end: (at.offset as u64).saturating_add(len),
@@ -37,9 +37,9 @@ pub struct Races {
     /// What happens, in order.
     pub order: ReplayOrder,
     /// For each op, parts of its source whose bytes are unknown when it reads them.
-    pub unknown_reads: Vec<Vec<Span>>,
+    pub unknown_reads: Vec<Vec<ByteSpan>>,
     /// For each op, parts of its destination whose bytes are unknown when it has written them.
-    pub unknown_writes: Vec<Vec<Span>>,
+    pub unknown_writes: Vec<Vec<ByteSpan>>,
     /// For each op, whether the submitting thread writes its source before.
     pub is_written_by_host: Vec<bool>,
     /// For each step, joins and host writes of other threads that come before.
@@ -47,9 +47,9 @@ pub struct Races {
 }
 
 /// The rows of the destination, and of the source.
-pub fn spans(work: &RecordedWork) -> (Vec<Span>, Vec<Span>) {
+pub fn spans(work: &RecordedWork) -> (Vec<ByteSpan>, Vec<ByteSpan>) {
     let fill = match work {
-        RecordedWork::Fill { dst, len, .. } => Some(Span::of(*dst, *len)),
+        RecordedWork::Fill { dst, len, .. } => Some(ByteSpan::of(*dst, *len)),
         _ => None,
     };
     let rows = |rect: &Rect, at: Location, pitch: u64| {
@@ -57,7 +57,7 @@ pub fn spans(work: &RecordedWork) -> (Vec<Span>, Vec<Span>) {
         let rows = if rect.width == 0 { 0 } else { rect.height };
         (0..rows).map(move |row| {
             let offset = at.offset.wrapping_add(pitch.wrapping_mul(row) as i64);
-            Span::of(Location { offset, ..at }, rect.width)
+            ByteSpan::of(Location { offset, ..at }, rect.width)
         })
     };
     let rects = work.rects();
@@ -105,8 +105,8 @@ struct Tracker<'a> {
     /// The step and the host's clock of ops that were submitted and have not run.
     pending: HashMap<usize, (usize, Clock)>,
     memory: Vec<SpanMap<Accesses>>,
-    unknown_reads: Vec<Vec<Span>>,
-    unknown_writes: Vec<Vec<Span>>,
+    unknown_reads: Vec<Vec<ByteSpan>>,
+    unknown_writes: Vec<Vec<ByteSpan>>,
     is_written_by_host: Vec<bool>,
     /// For each op, whether a promise was bound to it.
     is_promised: Vec<bool>,
@@ -171,7 +171,7 @@ impl<'a> Tracker<'a> {
     fn is_source_changed(&self, number: usize) -> bool {
         let op = &self.recording.ops[number];
         let (_, read) = spans(&op.work);
-        let is_host = |span: &Span| self.recording.allocations[span.allocation as usize].device.is_none();
+        let is_host = |span: &ByteSpan| self.recording.allocations[span.allocation as usize].device.is_none();
         let Some(hash) = op.hashes.source else { return false };
         if read.is_empty() || !read.iter().all(is_host) || matches!(op.work, RecordedWork::Reduce { .. }) {
             return false;
@@ -180,14 +180,14 @@ impl<'a> Tracker<'a> {
     }
 
     /// Whether the host can write these bytes now: all that used them has passed, for all that it knows.
-    fn is_free(&self, spans: &[Span]) -> bool {
-        let parts = |span: &Span| self.memory[span.allocation as usize].within(span.start, span.end);
+    fn is_free(&self, spans: &[ByteSpan]) -> bool {
+        let parts = |span: &ByteSpan| self.memory[span.allocation as usize].within(span.start, span.end);
         let are_over = spans.iter().all(|span| parts(span).all(|(_, _, list)| list.are_over(&self.host)));
         are_over && self.pending.keys().all(|op| !touches(&self.recording.ops[*op], spans))
     }
 
     /// Whether the last thing that wrote all these bytes, and only these, left a content with this hash.
-    fn is_known_to_be(&self, read: &[Span], hash: u64) -> bool {
+    fn is_known_to_be(&self, read: &[ByteSpan], hash: u64) -> bool {
         let mut writers = read.iter().flat_map(|span| {
             let parts = self.memory[span.allocation as usize].within(span.start, span.end);
             let covered: u64 = parts.map(|(from, to, _)| to - from).sum();
@@ -267,7 +267,7 @@ impl<'a> Tracker<'a> {
     }
 
     /// Pieces of a batch, and rows, are done in no particular order.
-    fn race_with_itself(&mut self, number: usize, written: &[Span], read: &[Span]) {
+    fn race_with_itself(&mut self, number: usize, written: &[ByteSpan], read: &[ByteSpan]) {
         if written.len() < 2 {
             return;
         }
@@ -277,19 +277,19 @@ impl<'a> Tracker<'a> {
             let shared: Vec<_> = map.within(span.start, span.end).collect();
             map.insert(span.start, span.end, PieceIndex(piece));
             for (start, end, _) in shared {
-                self.unknown_writes[number].push(Span { start, end, ..*span });
+                self.unknown_writes[number].push(ByteSpan { start, end, ..*span });
                 map.insert(start, end, SEVERAL);
             }
         }
         for (piece, span) in read.iter().enumerate() {
             let Some(map) = pieces.get(&span.allocation) else { continue };
             let others = map.within(span.start, span.end).filter(|(_, _, writer)| writer.0 != piece);
-            self.unknown_reads[number].extend(others.map(|(start, end, _)| Span { start, end, ..*span }));
+            self.unknown_reads[number].extend(others.map(|(start, end, _)| ByteSpan { start, end, ..*span }));
         }
     }
 
     /// An access to a range. What it races with is unknown on both sides.
-    fn touch(&mut self, span: Span, access: FlowAccess, clock: &Clock, step: usize) {
+    fn touch(&mut self, span: ByteSpan, access: FlowAccess, clock: &Clock, step: usize) {
         let (mut conflicts, mut racing) = (Vec::new(), Vec::new());
         let (host, is_quiet) = (&self.host, self.pending.is_empty());
         self.memory[span.allocation as usize].update(
@@ -297,7 +297,9 @@ impl<'a> Tracker<'a> {
             span.end,
             |_| Accesses::default(),
             |start, end, list| {
-                racing.extend(list.racing(&access, clock).map(|other| (other, Span { start, end, ..span })));
+                racing.extend(
+                    list.racing(&access, clock).map(|other| (other, ByteSpan { start, end, ..span })),
+                );
                 conflicts.extend(list.conflicts(&access));
                 if is_quiet {
                     list.prune(host);
@@ -323,7 +325,7 @@ impl<'a> Tracker<'a> {
     }
 }
 
-fn with(spans: Vec<Span>, is_write: bool) -> impl Iterator<Item = (Span, bool)> {
+fn with(spans: Vec<ByteSpan>, is_write: bool) -> impl Iterator<Item = (ByteSpan, bool)> {
     spans.into_iter().map(move |span| (span, is_write))
 }
 
@@ -353,9 +355,9 @@ fn raise(clock: &mut Clock, other: &Clock) {
     }
 }
 
-fn touches(op: &RecordedOp, others: &[Span]) -> bool {
+fn touches(op: &RecordedOp, others: &[ByteSpan]) -> bool {
     let (written, read) = spans(&op.work);
-    let overlap = |one: &Span, other: &Span| {
+    let overlap = |one: &ByteSpan, other: &ByteSpan| {
         one.allocation == other.allocation && one.start < other.end && other.start < one.end
     };
     written.iter().chain(&read).any(|one| others.iter().any(|other| overlap(one, other)))

@@ -54,6 +54,12 @@ impl Flow {
         values::follow(recording, limits, hazards)
     }
 
+    /// What several ops together leave, one behind the other in this order: what a later one writes in the
+    /// same place counts.
+    pub fn left_by(&self, recording: &Recording, ops: &[usize]) -> Vec<Expected> {
+        values::left_by(recording, &self.expected, ops)
+    }
+
     /// How many bytes of all that are written can be checked.
     pub fn checked(&self) -> u64 {
         self.expected.iter().flatten().fold(0, |sum, part| sum.saturating_add(part.len))

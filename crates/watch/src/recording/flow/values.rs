@@ -2,11 +2,14 @@
 
 use super::super::limits::ReplayLimits;
 use super::super::model::{RecordedOp, RecordedWork, Recording};
-use super::hazards::{Races, Span, spans};
+use super::hazards::{ByteSpan, Races, spans};
 use super::order::Happening;
 use super::span_map::{Sliced, SpanMap};
 use super::{Content, Flow};
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 /// Bytes that have a known content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,29 @@ pub fn follow(recording: &Recording, limits: &ReplayLimits, hazards: Races) -> F
     flow.stuck = vec![false; ops];
     hazards.order.stuck.iter().for_each(|op| flow.stuck[*op] = true);
     flow
+}
+
+/// What ops leave, of which later ones overwrite earlier ones.
+pub fn left_by(recording: &Recording, expected: &[Vec<Expected>], ops: &[usize]) -> Vec<Expected> {
+    let mut memory: BTreeMap<u32, SpanMap<Value>> = BTreeMap::new();
+    for op in ops {
+        for span in spans(&recording.ops[*op].work).0 {
+            memory.entry(span.allocation).or_default().insert(span.start, span.end, UNKNOWN);
+        }
+        for part in &expected[*op] {
+            let value = Value { content: Some(part.content), at: part.at };
+            let end = part.offset + part.len;
+            memory.entry(part.allocation).or_default().insert(part.offset, end, value);
+        }
+    }
+    let mut left = Vec::new();
+    for (allocation, memory) in memory {
+        for (offset, end, value) in memory.within(0, u64::MAX) {
+            let (len, at) = (end - offset, value.at);
+            left.extend(value.content.map(|content| Expected { allocation, offset, len, content, at }));
+        }
+    }
+    left
 }
 
 struct Follower<'a> {
@@ -156,7 +182,7 @@ impl Follower<'_> {
     }
 
     /// The values of what an op reads, with their lengths, in order.
-    fn read(&mut self, number: usize, read: &[Span]) -> Vec<(u64, Value)> {
+    fn read(&mut self, number: usize, read: &[ByteSpan]) -> Vec<(u64, Value)> {
         let mut values = Vec::new();
         let mut at = 0;
         for span in read {
@@ -177,7 +203,7 @@ impl Follower<'_> {
     }
 
     /// Bytes that nothing wrote before an op reads them have a content from the beginning.
-    fn begin_with(&mut self, number: usize, span: Span, at: u64) {
+    fn begin_with(&mut self, number: usize, span: ByteSpan, at: u64) {
         let op = &self.recording.ops[number];
         let mut missing = Vec::new();
         let mut reached = span.start;
@@ -204,7 +230,7 @@ impl Follower<'_> {
         }
     }
 
-    fn write(&mut self, number: usize, written: &[Span], moved: Vec<(u64, Value)>) {
+    fn write(&mut self, number: usize, written: &[ByteSpan], moved: Vec<(u64, Value)>) {
         let mut moved = moved.into_iter();
         let mut current = moved.next();
         for span in written {
@@ -234,7 +260,7 @@ impl Follower<'_> {
     }
 
     /// The values of a reduction. Sums of floats depend on how a device rounds, and are unknown.
-    fn reduce(&mut self, number: usize, written: &[Span], read: &[Span]) -> Vec<(u64, Value)> {
+    fn reduce(&mut self, number: usize, written: &[ByteSpan], read: &[ByteSpan]) -> Vec<(u64, Value)> {
         let op = &self.recording.ops[number];
         let len = op.work.bytes();
         let RecordedWork::Reduce { combine, element, .. } = op.work else { return Vec::new() };
