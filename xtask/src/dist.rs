@@ -18,6 +18,19 @@ use tree::{Tree, read};
 
 pub use trial::run as trial;
 
+/// Pages of docs/ that are for users.
+const USER_GUIDES: [&str; 9] = [
+    "ENVIRONMENT.md",
+    "IPC.md",
+    "clients.md",
+    "cuda.md",
+    "npu-smi.md",
+    "performance.md",
+    "python.md",
+    "recording.md",
+    "watching.md",
+];
+
 /// Where [`fill`] puts the tree.
 pub fn folder(root: &Path) -> PathBuf {
     root.join("dist")
@@ -107,6 +120,9 @@ fn build(root: &Path) -> Result<(Tree, Wheel), String> {
     let doc = Path::new("share/doc/ferry");
     for name in ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "CHANGELOG.md"] {
         tree.file(doc.join(name), read(&root.join(name))?);
+    }
+    for name in USER_GUIDES {
+        tree.file(doc.join(name), read(&root.join("docs").join(name))?);
     }
     tree.file(doc.join("THIRD-PARTY-NOTICES"), notices::text(root, &["ferry-capi", "ferry-cli"])?);
     pages(root, &command, &scratch.join("pages"), &mut tree)?;

@@ -40,7 +40,11 @@ pub fn main(args: &DoctorArgs) -> Result<ExitCode> {
     let mut findings = settings::inspect();
     // SAFETY: the command has started no thread yet.
     unsafe { args.machine.export() };
-    findings.splice(0..0, library_and_devices());
+    let library = library_and_devices();
+    if library.iter().any(|finding| finding.about == settings::ABOUT) {
+        findings.retain(|finding| finding.severity != Severity::Fine);
+    }
+    findings.splice(0..0, library);
     findings.extend(limits::inspect());
     if !args.command.is_empty() {
         findings.extend(program::inspect(&args.command));
@@ -91,13 +95,19 @@ fn opened() -> Vec<Finding> {
         findings.retain(|finding| !finding.text.is_empty());
         library.finish().map(|()| findings)
     });
-    outcome.unwrap_or_else(|why| {
-        vec![wrong(
-            "devices",
-            why.to_string(),
-            "ferry explain CODE says more; docs/ENVIRONMENT.md has the variables",
-        )]
-    })
+    outcome.unwrap_or_else(|why| vec![unopened(&why.to_string())])
+}
+
+/// The library does not open. It names the variable if it was one of ours.
+fn unopened(why: &str) -> Finding {
+    match settings::named_in(why) {
+        Some(name) => wrong(
+            settings::ABOUT,
+            why.to_owned(),
+            format!("unset {name}, or give a value of share/doc/ferry/ENVIRONMENT.md"),
+        ),
+        None => wrong("devices", why.to_owned(), "ferry explain CODE says more"),
+    }
 }
 
 fn versions(library: &Library) -> Result<Finding> {

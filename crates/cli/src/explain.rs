@@ -1,7 +1,7 @@
 //! `ferry explain CODE`: what an error code means, what usually causes it, and what helps.
 //!
 //! Codes, names and meanings are read from the headers, which are compiled into the command
-//! (`ferry_abi::codes`); causes and ways out are rows of a table in `advice`. A code that the library answers
+//! (`ferry_abi::codes`); causes and ways out are rows of tables in `advice` and `captures`. A code that the library answers
 //! has a row of its own: a test compares the table with the library's constants. Nothing is opened and
 //! nothing is loaded.
 
@@ -12,8 +12,10 @@ use ferry_abi::codes::{ErrorCode, codes};
 use ferry_terminal::{put, tell};
 
 use advice::{ADVICE, Advice};
+use captures::CAPTURES;
 
 mod advice;
+mod captures;
 
 /// Options of `ferry explain`.
 #[derive(clap::Args)]
@@ -74,7 +76,7 @@ fn nearest(word: &str) -> String {
 /// The first row of advice that has the code: those for single codes come before those for families.
 fn advice(code: &ErrorCode) -> &'static Advice {
     let has = |advice: &&Advice| advice.codes.iter().any(|range| range.contains(&code.number));
-    ADVICE.iter().find(has).expect("the last row has every code")
+    CAPTURES.iter().chain(ADVICE).find(has).expect("the last row has every code")
 }
 
 fn text(code: &ErrorCode) -> String {

@@ -29,15 +29,38 @@ use clap::{Parser, Subcommand};
 
 use ferry_terminal::{self as terminal, tell};
 
+/// Where the library is looked for.
+const LIBRARY: &str = "\
+The library is looked for in $FERRY_LIBRARY, then beside this command: deps/libascendcl.so,
+libascendcl.so, ../lib64/libascendcl.so, ../lib/libascendcl.so.";
+
+/// The variables of the library, in a line each.
+const ENVIRONMENT: &str = "\
+Environment of programs that use the library (share/doc/ferry/ENVIRONMENT.md has all, with values):
+  FERRY_BACKEND        host or cuda: where devices come from
+  FERRY_DEVICES        how many devices there are
+  FERRY_DEVICE_MEMORY  memory of each device
+  FERRY_DEVICE_SHARED  1: processes of one user share the memory of devices
+  FERRY_SOC, FERRY_FORM, FERRY_CANN_VERSION
+                       the product, its form, and the version that is told
+  FERRY_STRICT         1: only what the documents say
+  FERRY_QUIRKS         what real cards do against the documents: ids such as F1,F6, or all
+  FERRY_BATCH_LIMIT, FERRY_LIMIT_STREAMS, FERRY_LIMIT_HOST_BYTES, FERRY_LIMIT_REGISTER_ALIGN
+                       limits of batches, streams, page-locked memory and its alignment
+  FERRY_TASK_GROUPS    copies: task groups of captured graphs take copies and fills
+  FERRY_CUDA_BLOCKS, FERRY_CUDA_PLAN, FERRY_CUDA_STAGERS
+                       how the cuda backend copies
+  FERRY_VERBOSE, FERRY_FAULT_NOTE, FERRY_LIBRARY
+                       what is printed, and which library this command uses
+`ferry devices` shows what is set, `ferry doctor` what is wrong with it.";
+
 /// Asynchronous memory copies of AscendCL on machines without an NPU.
 ///
 /// Ferry is an independent implementation of AscendCL's copy runtime: a libascendcl.so that programs
 /// link or load, and this command. Its devices are made of ordinary memory and threads, or are GPUs.
 #[derive(Parser)]
 #[command(verbatim_doc_comment, name = "ferry", version, arg_required_else_help = true)]
-#[command(after_help = "The library is looked for in $FERRY_LIBRARY, then beside this command: \
-deps/libascendcl.so,\n\
-libascendcl.so, ../lib64/libascendcl.so, ../lib/libascendcl.so.")]
+#[command(after_help = LIBRARY, after_long_help = format!("{LIBRARY}\n\n{ENVIRONMENT}"))]
 struct Cli {
     #[command(subcommand)]
     command: Command,

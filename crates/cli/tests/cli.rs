@@ -353,6 +353,21 @@ fn pages_name_every_command_that_help_shows_and_no_other() {
 }
 
 #[test]
+fn help_and_the_manual_name_every_variable_of_the_page() {
+    let prefix = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("variables");
+    let wrote = output(&mut ferry(&["pages", prefix.to_str().expect("a plain path")]));
+    assert!(wrote.status.success(), "{}", text(&wrote.stderr));
+    let manual = std::fs::read_to_string(prefix.join("share/man/man1/ferry.1")).expect("a page");
+    let help = text(&output(&mut ferry(&["--help"])).stdout);
+    let page = include_str!("../../../docs/ENVIRONMENT.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `FERRY_")?.split_once('`'));
+    for name in rows.map(|(name, _)| format!("FERRY_{name}")) {
+        assert!(help.contains(&name), "{name} is not in {help}");
+        assert!(manual.contains(&name), "{name} is not in the manual");
+    }
+}
+
+#[test]
 fn pages_that_cannot_be_written_are_an_error() {
     let wrote = output(&mut ferry(&["pages", "/dev/null"]));
     assert!(!wrote.status.success());

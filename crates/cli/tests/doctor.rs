@@ -76,6 +76,23 @@ fn settings_that_make_no_sense_are_wrong() {
 }
 
 #[test]
+fn a_variable_that_the_library_refuses_is_not_fine() {
+    for (name, value) in [
+        ("FERRY_QUIRKS", "F99"),
+        ("FERRY_TASK_GROUPS", "some"),
+        ("FERRY_LIMIT_STREAMS", "0"),
+        ("FERRY_DEVICES", "0"),
+    ] {
+        let said = output(ferry(&["doctor"]).env(name, value));
+        let found = lines(&said, "environment");
+        assert!(!found.is_empty(), "{}", text(&said.stdout));
+        for line in found {
+            assert!(line.starts_with("WRONG ") && line.contains(&format!("unset {name}")), "{line}");
+        }
+    }
+}
+
+#[test]
 fn limits_of_the_process_are_seen() {
     let plain = ferry(&["doctor"]);
     let mut shell = Command::new("sh");

@@ -53,6 +53,14 @@ fn every_code_of_the_headers_has_meaning_causes_and_ways_out() {
 }
 
 #[test]
+fn the_codes_of_captures_have_causes_of_their_own() {
+    let codes = ["107024", "107025", "107027", "107030", "107038", "107041", "507903"];
+    let causes = |said: &String| said.split_once("\n  causes ").expect("causes").1.to_owned();
+    let all: BTreeSet<String> = explained(&codes).iter().map(causes).collect();
+    assert_eq!(all.len(), codes.len(), "{all:?}");
+}
+
+#[test]
 fn an_unknown_code_is_named_and_the_exit_code_is_2() {
     for (word, hint) in
         [("107999", "six digits"), ("STREAM_ABORT", "ACL_ERROR_RT_STREAM_ABORT"), ("", "six digits")]

@@ -18,7 +18,7 @@ pub struct Finding {
     /// How good it is.
     pub severity: Severity,
     /// What was inspected.
-    about: &'static str,
+    pub about: &'static str,
     /// What was found.
     pub text: String,
     /// What helps; empty where nothing is needed.

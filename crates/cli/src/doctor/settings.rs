@@ -12,6 +12,15 @@ use crate::prefix::{HOMES, Prefix};
 /// The page that documents every variable; a FERRY_ name that it does not have is unknown.
 const PAGE: &str = include_str!("../../../../docs/ENVIRONMENT.md");
 
+/// What findings about variables are about.
+pub const ABOUT: &str = "environment";
+
+/// The variable of ours that a message of the library is about, if it is set.
+pub fn named_in(message: &str) -> Option<&'static str> {
+    let is_meant = |name: &&str| message.contains(&format!("{name}=")) && std::env::var_os(name).is_some();
+    known().into_iter().find(is_meant)
+}
+
 pub fn inspect() -> Vec<Finding> {
     let library = library::find().ok();
     let home = library.as_deref().and_then(Prefix::around).map(|prefix| prefix.home);
@@ -19,7 +28,7 @@ pub fn inspect() -> Vec<Finding> {
     findings.extend(homes(home.as_deref()));
     findings.extend(loader(library.as_deref()));
     if findings.is_empty() {
-        findings.push(fine("environment", shown()));
+        findings.push(fine(ABOUT, shown()));
     }
     findings
 }
@@ -49,7 +58,7 @@ fn unknown() -> Vec<Finding> {
         .map(|name| {
             let near = known.iter().min_by_key(|other| distance(&name, other)).copied().unwrap_or_default();
             wrong(
-                "environment",
+                ABOUT,
                 format!("{name} is no variable of Ferry's"),
                 format!("did you mean {near}? docs/ENVIRONMENT.md has all"),
             )
@@ -85,19 +94,15 @@ fn homes(ours: Option<&Path>) -> Vec<Finding> {
         let Some(path) = value(name) else { continue };
         let want = ours.map(|home| home.join(folder));
         if !path.is_dir() {
-            findings.push(wrong(
-                "environment",
-                format!("{name} is {}, which is no folder", path.display()),
-                &remedy,
-            ));
+            findings.push(wrong(ABOUT, format!("{name} is {}, which is no folder", path.display()), &remedy));
         } else if want.is_some_and(|want| want.canonicalize().ok() != path.canonicalize().ok()) {
             let text = format!("{name} is {}: another toolkit than ours", path.display());
-            findings.push(note("environment", text, &remedy));
+            findings.push(note(ABOUT, text, &remedy));
         }
     }
     if value("ASCEND_HOME_PATH").is_some() && value("ASCEND_OPP_PATH").is_none() {
         let text = "ASCEND_HOME_PATH is set and ASCEND_OPP_PATH is not: torch_npu refuses to be imported";
-        findings.push(wrong("environment", text, &remedy));
+        findings.push(wrong(ABOUT, text, &remedy));
     }
     findings
 }

@@ -15,12 +15,14 @@ pub struct Advice {
     pub ways: &'static [&'static str],
 }
 
-const MESSAGE: &str =
+/// Where the details of a failed call are.
+pub const MESSAGE: &str =
     "aclGetRecentErrMsg() in the same thread names the argument, what was expected and what was given";
 const ANOTHER: &str =
     "under Ferry, another library answered: `ferry doctor -- PROGRAM` says which one is found, and by whom";
 
-const fn ours(
+/// A row of codes that our library answers.
+pub const fn ours(
     codes: &'static [RangeInclusive<i32>],
     causes: &'static [&'static str],
     ways: &'static [&'static str],
@@ -36,7 +38,7 @@ const fn theirs(
     Advice { codes, ours: false, causes, ways }
 }
 
-/// Every code has a row; the last one takes what is left.
+/// Every code has a row, here or in `captures`; the last one takes what is left.
 pub const ADVICE: &[Advice] = &[
     ours(&[0..=0], &["all is well"], &["nothing to do"]),
     ours(
@@ -216,15 +218,6 @@ pub const ADVICE: &[Advice] = &[
         &["aclrtStreamAbort or aclrtDeviceTaskAbort ended the work that this call waited for"],
         &["it is no failure of the device: the stream may be used again, the dropped work has to be \
              submitted again"],
-    ),
-    ours(
-        &[107024..=107034, 107036..=107036, 107038..=107038, 107041..=107041, 507903..=507903],
-        &["a call that graph capture forbids, or a capture that was not begun, joined or ended as it must \
-             be"],
-        &[
-            MESSAGE,
-            "call synchronising functions before the capture, and join every stream to the one that began it",
-        ],
     ),
     ours(
         &[107037..=107037],
