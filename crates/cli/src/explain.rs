@@ -1,9 +1,9 @@
 //! `ferry explain CODE`: what an error code means, what usually causes it, and what helps.
 //!
 //! Codes, names and meanings are read from the headers, which are compiled into the command
-//! (`ferry_abi::codes`); causes and ways out are rows of tables in `advice` and `captures`. A code that the library answers
-//! has a row of its own: a test compares the table with the library's constants. Nothing is opened and
-//! nothing is loaded.
+//! (`ferry_abi::codes`); causes and ways out are rows of tables in `advice` and `captures`. A code that the
+//! library answers has a row of its own: a test compares the tables with the library's constants. Nothing is
+//! opened and nothing is loaded.
 
 use std::process::ExitCode;
 

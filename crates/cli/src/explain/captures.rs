@@ -51,10 +51,8 @@ pub const CAPTURES: &[Advice] = &[
     ),
     ours(
         &[107030..=107030],
-        &[
-            "a synchronous copy or fill (aclrtMemcpy, aclrtMemset) while a stream of its context is captured: \
-             in the capturing thread, or, in mode GLOBAL, in any thread",
-        ],
+        &["a synchronous copy or fill (aclrtMemcpy, aclrtMemset) while a stream of its context is \
+             captured: in the capturing thread, or, in mode GLOBAL, in any thread"],
         &[
             "use the asynchronous form on a captured stream, or call it before the capture",
             "in another thread: capture in mode THREAD_LOCAL or RELAXED",
@@ -102,10 +100,8 @@ pub const CAPTURES: &[Advice] = &[
     ),
     ours(
         &[107041..=107041],
-        &[
-            "an asynchronous copy or fill of host memory that is not page-locked, on a captured stream or, as \
-             the mode says, beside it",
-        ],
+        &["an asynchronous copy or fill of host memory that is not page-locked, on a captured stream or, \
+             as the mode says, beside it"],
         &[
             "allocate the memory with aclrtMallocHost, or register it with aclrtHostRegisterV2 and \
              ACL_HOST_REG_PINNED",
