@@ -38,6 +38,7 @@ pub fn call(function: &ApiFunction, body: impl FnOnce(&Here) -> Result<()>) -> i
 #[inline]
 fn finish(function: &ApiFunction, watch: Option<CallSite>, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
     let cancelling = Cancelling::off();
+    let watch = watch.map(site::begin);
     let code = guarded(function, body);
     if let Some(site) = watch {
         watched::leave(site, code);

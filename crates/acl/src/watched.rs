@@ -12,7 +12,7 @@ use ferry_watch::{
     caller::{CodePosition, Slot},
     clock::ticks,
     fact::{Call, CallSite, Line, StreamMade, StreamPurpose},
-    modules, site,
+    site,
 };
 use std::sync::{
     OnceLock,
@@ -35,15 +35,10 @@ pub(crate) fn begin() {
 /// A call begins.
 #[cold]
 pub(crate) fn enter(function: &ApiFunction, position: CodePosition) -> CallSite {
-    let caller = site::caller(|| {
-        let address = SLOTS[usize::from(function.index)].return_address(position);
-        if let Some(writer) = watching::writer() {
-            modules::tell(writer, address);
-        }
-        address
-    });
+    let Some(writer) = watching::writer() else { return CallSite::default() };
+    let slot = &SLOTS[usize::from(function.index)];
     // Index 0 stands for no function.
-    site::enter(function.index + 1, caller)
+    site::enter(writer, function.index + 1, || slot.return_address(position))
 }
 
 /// The call ends with this code.

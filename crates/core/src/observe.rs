@@ -91,6 +91,11 @@ pub enum JoinKind {
 /// }
 /// ```
 pub trait Observer: Send + Sync {
+    /// Whether it needs to be told what it could know by other tellings: that a copy in one piece was made,
+    /// before that is submitted; and that an op begins at once when the one before it has passed.
+    fn wants_details(&self) -> bool {
+        true
+    }
     /// `block` has just become known.
     fn known(&self, block: &Block) {
         let _ = block;
@@ -176,18 +181,27 @@ pub trait Observer: Send + Sync {
 }
 
 /// All observers of a runtime. A panic of one stops neither the others nor the engine.
-pub struct Observers(Vec<Arc<dyn Observer>>);
+pub struct Observers {
+    all: Vec<Arc<dyn Observer>>,
+    wants_details: bool,
+}
 
 impl Observers {
     /// `None` without any.
     pub(crate) fn new(observers: Vec<Arc<dyn Observer>>) -> Option<Arc<Observers>> {
-        (!observers.is_empty()).then(|| Arc::new(Observers(observers)))
+        let wants_details = observers.iter().any(|observer| observer.wants_details());
+        (!observers.is_empty()).then(|| Arc::new(Observers { all: observers, wants_details }))
+    }
+
+    /// Whether one of them [wants details](Observer::wants_details).
+    pub fn wants_details(&self) -> bool {
+        self.wants_details
     }
 
     /// Tells all of them.
     #[inline(never)]
     pub fn tell(&self, what: impl Fn(&dyn Observer)) {
-        for observer in &self.0 {
+        for observer in &self.all {
             survives(|| what(&**observer));
         }
     }

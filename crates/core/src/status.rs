@@ -132,6 +132,16 @@ impl Status {
         }
     }
 
+    /// The op that is next to pass begins; `at_once` when the one before it has passed on this thread.
+    #[inline]
+    pub fn tell_begun(&self, at_once: bool) {
+        if let Some(observers) = &self.observers
+            && (!at_once || observers.wants_details())
+        {
+            self.tell_next(|observer, op| observer.begun(op, at_once));
+        }
+    }
+
     /// Tells observers about an op, if there are any.
     pub fn tell(&self, ticket: Ticket, what: impl Fn(&dyn Observer, Point)) {
         if let Some(observers) = &self.observers {

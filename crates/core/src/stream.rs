@@ -217,7 +217,9 @@ impl Stream {
             return None;
         }
         let next = Point { stream: self.id, ticket: last.ticket + 1 };
-        self.tell(|observer| observer.made(next, Seen::Linear(copy)));
+        if self.observers.as_ref().is_some_and(|observers| observers.wants_details()) {
+            self.tell(|observer| observer.made(next, Seen::Linear(copy)));
+        }
         self.tell_taken(next, Some(copy), submit()).ok()
     }
 

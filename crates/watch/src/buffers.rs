@@ -21,8 +21,10 @@ const MAGIC: u64 = u64::from_le_bytes(*b"ferryw01");
 pub const BUFFER_BYTES: usize = 64 << 10;
 /// Words of facts that a buffer has room for.
 pub const BUFFER_WORDS: usize = (BUFFER_BYTES - size_of::<BufferHead>()) / 8;
-/// Where the first buffer begins.
-const FIRST_BUFFER: usize = 4096;
+/// Where the states of the buffers begin, one behind the other.
+const STATES: usize = 64;
+/// What the first buffer is aligned to.
+const PAGE: usize = 4096;
 
 /// A buffer without facts.
 pub const FREE: u32 = 0;
@@ -47,8 +49,6 @@ pub struct FileHead {
 /// The head of a buffer.
 #[repr(C, align(64))]
 pub struct BufferHead {
-    /// [`FREE`], [`FILLING`] or [`FULL`].
-    pub state: AtomicU32,
     /// How many words of facts are complete.
     pub used: AtomicU32,
     /// The process that fills it.
@@ -102,6 +102,16 @@ pub struct Buffers {
     count: usize,
 }
 
+/// Where the first of so many buffers begins.
+fn first_buffer(count: usize) -> usize {
+    (STATES + count * size_of::<AtomicU32>()).next_multiple_of(PAGE)
+}
+
+/// Bytes of a file of so many buffers.
+fn file_len(count: usize) -> usize {
+    first_buffer(count) + count * BUFFER_BYTES
+}
+
 // SAFETY: the mapping is shared memory that is reached through atomics, or through words of a buffer that
 // belongs to one thread by its state.
 unsafe impl Send for Buffers {}
@@ -119,7 +129,7 @@ impl Buffers {
     /// Gives an empty file its size and its head, and maps it.
     pub fn create(file: &File, bytes: usize, wanted: Wanted) -> io::Result<Buffers> {
         let count = bytes.div_ceil(BUFFER_BYTES).max(2);
-        file.set_len((FIRST_BUFFER + count * BUFFER_BYTES) as u64)?;
+        file.set_len(file_len(count) as u64)?;
         let buffers = Buffers::map(file, count)?;
         let head = buffers.head();
         head.buffers.store(count as u64, Ordering::Relaxed);
@@ -131,10 +141,10 @@ impl Buffers {
     /// Maps a file that [`create`](Self::create) made.
     pub fn open(file: &File) -> io::Result<Buffers> {
         let len = file.metadata()?.len() as usize;
-        let count = len.saturating_sub(FIRST_BUFFER) / BUFFER_BYTES;
-        if count == 0 {
+        // The states take less than a buffer, unless there are very many.
+        let Some(count) = (1..=len / BUFFER_BYTES).rev().find(|count| file_len(*count) <= len) else {
             return Err(not_ours("it is too short"));
-        }
+        };
         let buffers = Buffers::map(file, count)?;
         let head = buffers.head();
         if head.magic.load(Ordering::Acquire) != MAGIC {
@@ -147,7 +157,7 @@ impl Buffers {
     }
 
     fn map(file: &File, count: usize) -> io::Result<Buffers> {
-        let len = FIRST_BUFFER + count * BUFFER_BYTES;
+        let len = file_len(count);
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the system's choice.
         let base = unsafe { libc::mmap(ptr::null_mut(), len, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
@@ -173,11 +183,18 @@ impl Buffers {
         self.count
     }
 
+    /// [`FREE`], [`FILLING`] or [`FULL`].
+    pub fn state(&self, index: usize) -> &AtomicU32 {
+        assert!(index < self.count, "buffer {index} of {}", self.count);
+        // SAFETY: the states lie inside the mapping, before the first buffer.
+        unsafe { &*self.base.add(STATES).cast::<AtomicU32>().add(index) }
+    }
+
     /// The head of a buffer.
     pub fn buffer(&self, index: usize) -> &BufferHead {
         assert!(index < self.count, "buffer {index} of {}", self.count);
         // SAFETY: the buffer lies inside the mapping; the head consists of atomics.
-        unsafe { &*self.base.add(FIRST_BUFFER + index * BUFFER_BYTES).cast::<BufferHead>() }
+        unsafe { &*self.base.add(first_buffer(self.count) + index * BUFFER_BYTES).cast::<BufferHead>() }
     }
 
     /// The words of a buffer: [`BUFFER_WORDS`] of them.
@@ -197,9 +214,9 @@ impl Buffers {
     /// Takes a free buffer for the calling thread, or none.
     pub fn claim(&self, process: u32, thread: u32) -> Option<usize> {
         let claim = self.head().claims.fetch_add(1, Ordering::Relaxed);
-        let start = claim as usize % self.count;
-        let index = (start..self.count).chain(0..start).find(|index| {
-            let state = &self.buffer(*index).state;
+        // The lowest one: buffers that were used a moment ago are in the caches, and others not even in memory.
+        let index = (0..self.count).find(|index| {
+            let state = self.state(*index);
             state.load(Ordering::Relaxed) == FREE
                 && state.compare_exchange(FREE, FILLING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         })?;
@@ -218,7 +235,7 @@ impl Buffers {
         let buffer = self.buffer(index);
         buffer.thread.store(0, Ordering::Relaxed);
         buffer.used.store(0, Ordering::Relaxed);
-        buffer.state.store(FREE, Ordering::Release);
+        self.state(index).store(FREE, Ordering::Release);
     }
 }
 

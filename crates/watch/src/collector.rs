@@ -72,8 +72,11 @@ impl Collector {
         let mut samples = vec![];
         let mut order: Vec<(u64, usize)> = Vec::new();
         for index in 0..self.buffers.count() {
+            if self.buffers.state(index).load(Ordering::Acquire) == FREE {
+                continue;
+            }
             let buffer = self.buffers.buffer(index);
-            if buffer.state.load(Ordering::Acquire) != FREE && buffer.thread.load(Ordering::Acquire) != 0 {
+            if buffer.thread.load(Ordering::Acquire) != 0 {
                 order.push((buffer.claim.load(Ordering::Relaxed), index));
                 samples.push(buffer.sample());
             }
@@ -89,7 +92,7 @@ impl Collector {
     fn take_buffer(&mut self, index: usize, rate: &Rate) {
         let buffer = self.buffers.buffer(index);
         // Asked first: what is full now has all of its facts.
-        let is_full = buffer.state.load(Ordering::Acquire) == FULL;
+        let is_full = self.buffers.state(index).load(Ordering::Acquire) == FULL;
         let source = FactSource {
             process: buffer.process.load(Ordering::Relaxed),
             thread: buffer.thread.load(Ordering::Relaxed),
@@ -105,12 +108,12 @@ impl Collector {
 
     fn take_words(&mut self, source: FactSource, mut words: &[u64], rate: &Rate) {
         while let Some(head) = words.first() {
-            let (kind, len) = (*head as u16, (head >> 16) as usize);
+            let len = words::len(*head);
             let Some((of_fact, rest)) = words.split_at_checked(len).filter(|_| len > 0) else {
                 self.unreadable += 1;
                 return;
             };
-            match words::read(kind, &of_fact[1..], rate) {
+            match words::read(*head, &of_fact[1..], rate) {
                 Some(fact) => self.keep(source, fact),
                 None => self.unreadable += 1,
             }
@@ -133,13 +136,16 @@ impl Collector {
     /// Frees the buffers of processes that are gone: nobody fills them any more. To be called after a poll.
     pub fn close_those_of(&mut self, is_gone: impl Fn(FactSource) -> bool) {
         for index in 0..self.buffers.count() {
-            let buffer = self.buffers.buffer(index);
+            let (state, buffer) = (self.buffers.state(index), self.buffers.buffer(index));
+            if state.load(Ordering::Acquire) != FILLING {
+                continue;
+            }
             let source = FactSource {
                 process: buffer.process.load(Ordering::Relaxed),
-                thread: buffer.thread.load(Ordering::Relaxed),
+                thread: buffer.thread.load(Ordering::Acquire),
             };
-            if buffer.state.load(Ordering::Acquire) == FILLING && source.thread != 0 && is_gone(source) {
-                buffer.state.store(FULL, Ordering::Release);
+            if source.thread != 0 && is_gone(source) {
+                state.store(FULL, Ordering::Release);
             }
         }
     }

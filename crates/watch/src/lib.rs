@@ -21,6 +21,7 @@ pub mod modules;
 pub mod page_style;
 pub mod recording;
 pub mod site;
+mod stacks;
 pub mod stat;
 pub mod symbols;
 #[doc(hidden)]

@@ -32,8 +32,10 @@ pub(crate) struct Local {
     pub(crate) task: Cell<Option<TaskId>>,
     /// The op that has begun on this thread and was not told of, and when it began.
     pub(crate) begun: Cell<(OpId, u64)>,
-    /// When the last op that passed on this thread ended.
-    pub(crate) ended: Cell<u64>,
+    /// The last op that passed on this thread, and when it ended.
+    pub(crate) ended: Cell<(OpId, u64)>,
+    /// The part of a file that the last caller's address was in.
+    pub(crate) module: Cell<(u64, u64)>,
 }
 
 /// An op, or nothing if the ticket is 0.
@@ -60,7 +62,8 @@ thread_local! {
             line: Cell::new(0),
             task: Cell::new(None),
             begun: Cell::new((OpId::NONE, 0)),
-            ended: Cell::new(0),
+            ended: Cell::new((OpId::NONE, 0)),
+            module: Cell::new((0, 0)),
         }
     };
 }

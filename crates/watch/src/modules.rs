@@ -5,10 +5,10 @@
 
 use crate::{
     fact::{Fact, LoadedFile},
+    local::Local,
     writer::FactWriter,
 };
 use std::{
-    cell::Cell,
     ffi::{CStr, c_void},
     fs, slice,
     sync::{Mutex, PoisonError},
@@ -17,22 +17,18 @@ use std::{
 /// The executable parts that were told of, as `(base, end)`.
 static TOLD: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 
-thread_local! {
-    /// The part that the last address of this thread was in.
-    static LAST: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
-}
-
 /// Has a reader know the file that `address` is in.
 #[inline]
-pub fn tell(writer: &FactWriter, address: u64) {
-    let (base, end) = LAST.try_with(Cell::get).unwrap_or_default();
+pub(crate) fn tell(local: &Local, writer: &FactWriter, address: u64) {
+    let (base, end) = local.module.get();
     if !(base..end).contains(&address) && address != 0 {
-        look_up(writer, address);
+        local.module.set(find(writer, address));
     }
 }
 
+/// The part that the address is in. A reader knows it afterwards.
 #[cold]
-fn look_up(writer: &FactWriter, address: u64) {
+fn find(writer: &FactWriter, address: u64) -> (u64, u64) {
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
     let has = |part: &&(u64, u64)| (part.0..part.1).contains(&address);
     if told.iter().find(has).is_none() {
@@ -45,8 +41,7 @@ fn look_up(writer: &FactWriter, address: u64) {
         }
     }
     // An address in no file, of code that was made at run time, is not looked for again and again.
-    let part = told.iter().rev().find(has).copied().unwrap_or((address, address + 1));
-    let _ = LAST.try_with(|last| last.set(part));
+    told.iter().rev().find(has).copied().unwrap_or((address, address + 1))
 }
 
 /// The executable parts of all files that are loaded now.

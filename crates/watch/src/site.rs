@@ -7,6 +7,8 @@ use crate::{
     clock::ticks,
     fact::{CallSite, Line, TaskId},
     local::local,
+    modules, stacks,
+    writer::FactWriter,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,14 +27,35 @@ pub fn switch_on() {
     IS_ON.store(true, Ordering::Relaxed);
 }
 
-/// This thread is in a call of `function` now, which returns to `caller`. Times are ticks.
+/// This thread is in a call of `function` from here on. It comes from the line that was set for it, or from
+/// its return address. Its time is not taken yet: see [`begin`].
 #[inline]
-pub fn enter(function: u16, caller: u64) -> CallSite {
-    let site = CallSite { function, caller, begin: ticks(), stack: 0 };
+pub fn enter(writer: &FactWriter, function: u16, return_address: impl FnOnce() -> u64) -> CallSite {
     local(|local| {
+        let caller = match local.line.get() {
+            0 => {
+                let address = return_address();
+                modules::tell(local, writer, address);
+                address
+            }
+            number => {
+                local.line.set(0);
+                Line::ADDRESS | u64::from(number)
+            }
+        };
+        let wants_stack = writer.wanted().stacks;
+        let stack = if wants_stack { stacks::number(local, writer, caller) } else { 0 };
+        let site = CallSite { function, caller, begin: 0, stack };
         local.site.set(site);
         local.waited.set(0);
-    });
+        site
+    })
+}
+
+/// The call takes more than a moment: it has begun now.
+pub fn begin(site: CallSite) -> CallSite {
+    let site = CallSite { begin: ticks(), ..site };
+    local(|local| local.site.set(site));
     site
 }
 
@@ -69,13 +92,4 @@ pub fn task() -> Option<TaskId> {
 /// The next call of this thread comes from this line of an interpreted program, by its number.
 pub fn set_line(number: u32) {
     local(|local| local.line.set(number));
-}
-
-/// Where the call that begins comes from: the line that was set for it, or its return address.
-#[inline]
-pub fn caller(return_address: impl FnOnce() -> u64) -> u64 {
-    match local(|local| local.line.take()) {
-        0 => return_address(),
-        number => Line::ADDRESS | u64::from(number),
-    }
 }

@@ -1,7 +1,7 @@
 //! Facts as 64-bit words: how they lie in a buffer.
 //!
 //! The first word of a fact has its kind and how many words it takes; everything else follows in the order of
-//! the fields. Times are ticks in the words and nanoseconds in a decoded fact. What is no fact, because a
+//! the fields. Two kinds have a short form. Times are ticks in the words and nanoseconds in a decoded fact. What is no fact, because a
 //! buffer was damaged or another version wrote it, is `None` and never a panic.
 
 mod read;
@@ -9,7 +9,7 @@ mod write;
 
 pub use read::{Unread, read};
 pub use write::{WordSink, write};
-pub(crate) use write::{op as write_op, passed as write_passed};
+pub(crate) use write::{linear as write_linear, passed_here as write_passed_here};
 
 /// The kinds of facts, as their first word has them. A number is never used for something else.
 mod kind {
@@ -41,6 +41,20 @@ mod kind {
     pub const CONTENTS: u16 = 26;
     pub const LOST: u16 = 27;
     pub const BYTES: u16 = 28;
+    /// A copy in one piece that was submitted, in eight words: most facts are this one or the next.
+    pub const LINEAR: u16 = 29;
+    /// An op that has passed on the host, in four words.
+    pub const PASSED_HERE: u16 = 30;
+}
+
+/// The first word of a fact: its kind, how many words it takes, and 32 bits of its own.
+pub fn head(kind: u16, len: usize, own: u32) -> u64 {
+    u64::from(kind) | (len as u64 & 0xffff) << 16 | u64::from(own) << 32
+}
+
+/// How many words the fact takes that begins with this one.
+pub fn len(head: u64) -> usize {
+    (head >> 16 & 0xffff) as usize
 }
 
 /// A device or the host as a number: 0 is the host.

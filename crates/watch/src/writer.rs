@@ -10,7 +10,7 @@
 use crate::{
     buffers::{BUFFER_WORDS, Buffers, FULL, Wanted},
     clock::ticks,
-    fact::{End, Fact, Outcome, Passed, Piece, Point, Route, SubmittedOp, Work},
+    fact::{End, Fact, Outcome, Piece, Point, Route, SubmittedOp, Work},
     local::{Local, OpId, local},
     words::{self, WordSink},
 };
@@ -58,7 +58,7 @@ impl Drop for Filling {
     fn drop(&mut self) {
         local(|local| local.writer.set(0));
         if self.shared.origin.is_here() {
-            self.shared.buffers.buffer(self.index).state.store(FULL, Ordering::Release);
+            self.shared.buffers.state(self.index).store(FULL, Ordering::Release);
         }
     }
 }
@@ -111,9 +111,18 @@ impl FactWriter {
     pub fn submitted_linear(&self, point: Point, route: Route, piece: Piece) {
         local(|local| {
             let (time, site, task) = (ticks(), local.site.get(), local.task.get());
-            let work = Work::Linear { route, piece };
-            let op = SubmittedOp { time, point, site, awaits: Vec::new(), work, task };
-            self.append(local, |room| words::write_op(&op, room));
+            let short = match task {
+                None => words::write_linear(time, point, &site, &route, &piece),
+                Some(_) => None,
+            };
+            match short {
+                Some(words) => self.append_words(local, words),
+                None => {
+                    let (awaits, work) = (Vec::new(), Work::Linear { route, piece });
+                    let op = Fact::Submitted(SubmittedOp { time, point, site, awaits, work, task });
+                    self.append(local, |room| words::write(&op, room));
+                }
+            }
         });
     }
 
@@ -122,15 +131,22 @@ impl FactWriter {
     pub fn begun(&self, point: Point, at_once: bool) {
         local(|local| {
             self.tell_begun(local);
-            let ended = local.ended.get();
+            let (_, ended) = local.ended.get();
             let time = if at_once && ended != 0 { ended } else { ticks() };
             local.begun.set((OpId { stream: point.stream, ticket: point.ticket }, time));
         });
     }
 
     /// The op that has begun on this thread takes long, or goes on elsewhere.
-    pub fn suspended(&self) {
-        local(|local| self.tell_begun(local));
+    pub fn suspended(&self, point: Point) {
+        local(|local| {
+            let (ended, time) = local.ended.take();
+            let op = OpId { stream: point.stream, ticket: point.ticket };
+            if ended == (OpId { ticket: op.ticket.wrapping_sub(1), ..op }) && local.begun.get().0 != op {
+                local.begun.set((op, time));
+            }
+            self.tell_begun(local);
+        });
     }
 
     /// An op that has begun and not passed on this thread is told of, before the thread does something else.
@@ -144,19 +160,25 @@ impl FactWriter {
         }
     }
 
-    /// The op has passed, now; it has begun when that was told, on this thread or another.
+    /// The op has passed, now. It has begun when that was told on this thread; or when the op before it in its
+    /// stream passed here, if it followed at once and that was not told.
     #[inline]
     pub fn passed(&self, point: Point, outcome: Outcome) {
         local(|local| {
-            let (op, time) = local.begun.get();
-            let is_it = op == OpId { stream: point.stream, ticket: point.ticket };
-            if is_it {
+            let (begun, time) = local.begun.get();
+            let (op, (ended, end_before)) =
+                (OpId { stream: point.stream, ticket: point.ticket }, local.ended.get());
+            let begin = if begun == op {
                 local.begun.set((OpId::NONE, 0));
-            }
-            let (begin, end) = (if is_it { time } else { 0 }, ticks());
-            local.ended.set(end);
-            let passed = Passed { point, begin, end, outcome, together: 1, engine: 0 };
-            self.append(local, |room| words::write_passed(&passed, room));
+                time
+            } else if ended == (OpId { ticket: op.ticket.wrapping_sub(1), ..op }) {
+                end_before
+            } else {
+                0
+            };
+            let end = ticks();
+            local.ended.set((op, end));
+            self.append_words(local, words::write_passed_here(point, begin, end, outcome));
         });
     }
 
@@ -181,15 +203,34 @@ impl FactWriter {
         if !self.is_here() {
             return;
         }
+        let put = |room: &mut Room| words::head(put(room), 0, 0);
         let is_ours = local.writer.get() == self.number;
         if !(is_ours && append_here(local, &put)) {
             self.append_to_next(local, &put);
         }
     }
 
+    /// Appends a fact that is given as words, the first of which is complete.
+    #[inline]
+    fn append_words<const N: usize>(&self, local: &Local, words: [u64; N]) {
+        let used = local.used.get();
+        if !self.is_here() {
+            return;
+        }
+        if local.writer.get() != self.number || used + N > BUFFER_WORDS {
+            return self.append_to_next(local, &|room| {
+                words[1..].iter().for_each(|word| room.put(*word));
+                words[0]
+            });
+        }
+        // SAFETY: inside the buffer, which belongs to this thread, behind what is complete.
+        unsafe { local.words.get().add(used).cast::<[u64; N]>().write_unaligned(words) };
+        commit(local, used + N);
+    }
+
     /// Claims another buffer.
     #[cold]
-    fn append_to_next(&self, local: &Local, put: &impl Fn(&mut Room) -> u16) {
+    fn append_to_next(&self, local: &Local, put: &impl Fn(&mut Room) -> u64) {
         // Closes the buffer that was filled so far.
         let closer = CLOSER.try_with(|closer| closer.take().is_some());
         let is_new = local.thread.get() == 0;
@@ -203,7 +244,7 @@ impl FactWriter {
         local.used.set(0);
         local.writer.set(self.number);
         if is_new {
-            append_here(local, &|room| words::write(&Fact::Thread(thread_name()), room));
+            append_here(local, &|room| words::head(words::write(&Fact::Thread(thread_name()), room), 0, 0));
         }
         append_here(local, put);
         // A thread that is about to end closes the buffer at once.
@@ -213,22 +254,29 @@ impl FactWriter {
     }
 }
 
-/// Whether the fact had room in the buffer of the thread.
+/// Whether the fact had room in the buffer of the thread; `put` writes all words but the first, which it says
+/// without their number.
 #[inline]
-fn append_here(local: &Local, put: &impl Fn(&mut Room) -> u16) -> bool {
+fn append_here(local: &Local, put: &impl Fn(&mut Room) -> u64) -> bool {
     let used = local.used.get();
     let mut room = Room { words: local.words.get(), used: used + 1 };
-    let kind = put(&mut room);
+    let head = put(&mut room);
     if room.used > BUFFER_WORDS {
         return false;
     }
-    let len = (room.used - used) as u64;
+    let head = head & !(0xffff << 16) | words::head(0, room.used - used, 0);
     // SAFETY: inside the buffer, which belongs to this thread.
-    unsafe { room.words.add(used).write(u64::from(kind) | len << 16) };
-    local.used.set(room.used);
-    // SAFETY: the head of the same buffer, in a mapping that is there as long as its writer is.
-    unsafe { &*local.head.get() }.used.store(room.used as u32, Ordering::Release);
+    unsafe { room.words.add(used).write(head) };
+    commit(local, room.used);
     true
+}
+
+/// From here on so many words of the buffer count.
+#[inline]
+fn commit(local: &Local, used: usize) {
+    local.used.set(used);
+    // SAFETY: the head of the buffer, in a mapping that is there as long as its writer is.
+    unsafe { &*local.head.get() }.used.store(used as u32, Ordering::Release);
 }
 
 /// The system's number of the calling thread.

@@ -115,7 +115,7 @@ fn every_fact_is_the_same_after_its_way_through_words() {
     for fact in one_of_each() {
         let mut written = Vec::new();
         let kind = words::write(&fact, &mut written);
-        assert_eq!(words::read(kind, &written, &plain_rate()), Some(fact));
+        assert_eq!(words::read(words::head(kind, 1 + written.len(), 0), &written, &plain_rate()), Some(fact));
     }
 }
 
@@ -126,11 +126,11 @@ fn words_that_are_cut_or_bent_are_another_fact_or_none() {
         let mut written = Vec::new();
         let kind = words::write(&fact, &mut written);
         for len in 0..written.len() {
-            unread += usize::from(words::read(kind, &written[..len], &plain_rate()).is_none());
+            unread += usize::from(words::read(kind.into(), &written[..len], &plain_rate()).is_none());
             for bent in [u64::MAX, 1 << 63, 255, 0] {
                 let mut other = written.clone();
                 other[len] = bent;
-                let _ = words::read(kind, &other, &plain_rate());
+                let _ = words::read(kind.into(), &other, &plain_rate());
             }
         }
         assert_eq!(words::read(1000, &written, &plain_rate()), None);
@@ -247,6 +247,59 @@ fn a_forked_child_writes_nothing_into_the_buffers_of_its_parent() {
     collector.finish(&mut all);
     let tickets: Vec<_> = all.0.iter().map(|(_, fact)| format!("{fact:?}").contains("stream: 0")).collect();
     assert_eq!(tickets, [true, true]);
+}
+
+#[test]
+fn the_short_forms_say_what_the_long_ones_say() {
+    let file = file();
+    let buffers = Buffers::create(&file, 8 * BUFFER_BYTES, Wanted::default()).expect("a file");
+    let (writer, mut collector, mut all) =
+        (FactWriter::open(&file).expect("it"), Collector::new(buffers), All::default());
+    let route = |is_pageable| Route { src: None, dst: Some(1), is_pageable };
+    let piece = |len| Piece { dst: 0x7fff_0000_1000, src: 0x1000, len };
+    let point = |ticket| Point { stream: 5, ticket };
+    let cases = [(1, false, 64), (2, true, 64), (3, false, 1 << 50), (4, false, (1 << 48) - 1)];
+    for (ticket, is_pageable, len) in cases {
+        writer.submitted_linear(point(ticket), route(is_pageable), piece(len));
+    }
+    writer.begun(point(1), false);
+    for ticket in 1..=4 {
+        writer.passed(point(ticket), if ticket == 3 { Outcome::Failed } else { Outcome::Done });
+    }
+    writer.suspended(point(5));
+    writer.passed(point(5), Outcome::Dropped);
+    writer.passed(point(9), Outcome::Done);
+    collector.finish(&mut all);
+    let facts: Vec<Fact> = all.0.into_iter().map(|(_, fact)| fact).collect();
+    let submitted = facts.iter().filter_map(|fact| match fact {
+        Fact::Submitted(op) => Some((op.point.ticket, op.work.clone())),
+        _ => None,
+    });
+    let want = cases
+        .map(|(ticket, pageable, len)| (ticket, Work::Linear { route: route(pageable), piece: piece(len) }));
+    assert_eq!(submitted.collect::<Vec<_>>(), want);
+    let passed: Vec<Passed> = facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::Passed(passed) => Some(*passed),
+            _ => None,
+        })
+        .collect();
+    let outcomes: Vec<_> = passed.iter().map(|passed| (passed.point.ticket, passed.outcome)).collect();
+    let want = [1, 2, 4].map(|ticket| (ticket, Outcome::Done));
+    assert_eq!(
+        outcomes,
+        [want[0], want[1], (3, Outcome::Failed), want[2], (5, Outcome::Dropped), (9, Outcome::Done)]
+    );
+    for pair in passed[..4].windows(2) {
+        assert!(pair[0].begin > 0 && pair[0].end == pair[1].begin, "one follows the other: {pair:?}");
+    }
+    let begun = facts.iter().find_map(|fact| match fact {
+        Fact::Begun { time, point } => Some((*time, point.ticket)),
+        _ => None,
+    });
+    assert_eq!(begun, Some((passed[3].end, 5)), "told when it took long");
+    assert_eq!((passed[4].begin, passed[5].begin), (0, 0), "not known here");
 }
 
 #[test]

@@ -65,6 +65,10 @@ pub struct OpQueue {
 impl OpQueue {
     /// A queue with a stream of its own.
     pub fn new(gpu: &Arc<Gpu>, kind: StreamKind, status: Arc<Status>) -> Result<OpQueue> {
+        if status.is_observed() {
+            // Otherwise the time that it takes to load a kernel would be the time of the first copy with it.
+            gpu.load_all()?;
+        }
         Ok(OpQueue::over(gpu, Stream::new(&gpu.device, gpu.id, kind)?, status, 0))
     }
 

@@ -203,7 +203,7 @@ impl Lane {
                 continue;
             };
             if !has_begun {
-                self.status.tell_next(|observer, op| observer.begun(op, has_passed));
+                self.status.tell_begun(has_passed);
             }
             let step = item.step(&self.status, &self.engine, self.number());
             has_begun = matches!(step, StepOutcome::More);

@@ -33,7 +33,8 @@ impl ContentReader {
         ContentReader { writer, is_host, ops: Mutex::default() }
     }
 
-    fn is_wanted(&self) -> bool {
+    /// Whether a recorder wants it.
+    pub(super) fn is_wanted(&self) -> bool {
         let wanted = self.writer.wanted();
         self.is_host && (wanted.hashes || wanted.bytes)
     }

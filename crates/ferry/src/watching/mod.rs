@@ -164,6 +164,10 @@ impl EngineWatcher {
 }
 
 impl Observer for EngineWatcher {
+    fn wants_details(&self) -> bool {
+        self.contents.is_wanted()
+    }
+
     fn known(&self, block: &Block) {
         let (time, site, block) = (ticks(), site::current(), translate::block(block));
         self.writer.write(&Fact::Known { time, site, block });
@@ -232,8 +236,8 @@ impl Observer for EngineWatcher {
         self.writer.begun(point, at_once);
     }
 
-    fn suspended(&self, _: Point) {
-        self.writer.suspended();
+    fn suspended(&self, op: Point) {
+        self.writer.suspended(self.point(op));
     }
 
     fn passed(&self, op: Point, fate: Fate, when: Option<DeviceTime>) {

@@ -15,9 +15,15 @@ pub struct Unread<'a> {
     rate: &'a Rate,
 }
 
-/// The fact of this kind whose other words these are; `None` if there is none such.
-pub fn read(of_kind: u16, words: &[u64], rate: &Rate) -> Option<Fact> {
-    Unread { words, rate }.fact(of_kind)
+/// The fact that begins with `head` and whose other words these are; `None` if there is none such.
+pub fn read(head: u64, words: &[u64], rate: &Rate) -> Option<Fact> {
+    let (of_kind, own) = (head as u16, (head >> 32) as u32);
+    let mut unread = Unread { words, rate };
+    match of_kind {
+        kind::LINEAR => unread.linear(own).map(Fact::Submitted),
+        kind::PASSED_HERE => unread.passed_here(own).map(Fact::Passed),
+        _ => unread.fact(of_kind),
+    }
 }
 
 impl Unread<'_> {
@@ -173,6 +179,26 @@ impl Unread<'_> {
         Some(SubmittedOp { time, point, site, awaits, work: self.work()?, task })
     }
 
+    fn linear(&mut self, stream: u32) -> Option<SubmittedOp> {
+        let [time, ticket, caller, dst, src, packed, call] = self.some()?;
+        let (route_src, route_dst) = (device(packed >> 48 & 0xff), device(packed >> 56));
+        let route = Route { src: route_src, dst: route_dst, is_pageable: false };
+        let piece = Piece { dst, src, len: packed & ((1 << 48) - 1) };
+        let begin = self.rate.nanos(time.wrapping_sub(call & 0xffff_ffff));
+        let site = CallSite { function: (call >> 32) as u16, caller, begin, stack: 0 };
+        let (time, point) = (self.rate.nanos(time), Point { stream, ticket });
+        let work = Work::Linear { route, piece };
+        Some(SubmittedOp { time, point, site, awaits: Vec::new(), work, task: None })
+    }
+
+    fn passed_here(&mut self, stream: u32) -> Option<Passed> {
+        let [ticket, end, took] = self.some()?;
+        let outcome = outcome((ticket >> 56) as u8)?;
+        let point = Point { stream, ticket: ticket & ((1 << 56) - 1) };
+        let begin = if took == u64::MAX { 0 } else { self.rate.nanos(end.wrapping_sub(took)) };
+        Some(Passed { point, begin, end: self.rate.nanos(end), outcome, together: 1, engine: 0 })
+    }
+
     fn awaited(&mut self) -> Option<Awaited> {
         let [what, number] = self.some()?;
         match what as u32 {
@@ -185,12 +211,7 @@ impl Unread<'_> {
 
     fn passed(&mut self) -> Option<Passed> {
         let (point, begin, end, packed) = (self.point()?, self.time()?, self.time()?, self.next()?);
-        let outcome = match packed as u8 {
-            0 => Outcome::Done,
-            1 => Outcome::Failed,
-            2 => Outcome::Dropped,
-            _ => return None,
-        };
+        let outcome = outcome(packed as u8)?;
         Some(Passed {
             point,
             begin,
@@ -271,4 +292,13 @@ impl Unread<'_> {
         self.words = rest;
         Some(words.iter().flat_map(|word| word.to_le_bytes()).take(len).collect())
     }
+}
+
+fn outcome(number: u8) -> Option<Outcome> {
+    Some(match number {
+        0 => Outcome::Done,
+        1 => Outcome::Failed,
+        2 => Outcome::Dropped,
+        _ => return None,
+    })
 }

@@ -1,6 +1,6 @@
 //! From facts to words.
 
-use super::{kind, place};
+use super::{head, kind, place};
 use crate::fact::{
     Awaited, Block, Call, CallSite, Captured, End, Fact, Join, Joined, Line, LoadedFile, Origin, Outcome,
     Passed, Piece, Point, Route, Rows, Started, StreamMade, StreamPurpose, SubmittedOp, Work,
@@ -200,9 +200,8 @@ fn started(
     kind::STARTED
 }
 
-/// Writes an op that was submitted.
 #[inline]
-pub(crate) fn op(
+fn op(
     SubmittedOp { time, point: at, site: call, awaits, work: what, task }: &SubmittedOp,
     to: &mut impl WordSink,
 ) -> u16 {
@@ -214,6 +213,43 @@ pub(crate) fn op(
     awaits.iter().for_each(|awaited| wait(awaited, to));
     work(what, to);
     kind::SUBMITTED
+}
+
+/// A copy in one piece that was submitted at `time`, as eight words with the first; `None` if it has more to
+/// say than fits there.
+#[inline]
+pub(crate) fn linear(time: u64, at: Point, call: &CallSite, way: &Route, moved: &Piece) -> Option<[u64; 8]> {
+    let (src, dst, lasted) = (place(way.src), place(way.dst), time.wrapping_sub(call.begin));
+    let lasted = if call.begin == 0 { 0 } else { lasted };
+    let is_short = moved.len < 1 << 48 && src < 256 && dst < 256 && lasted < 1 << 32;
+    if !is_short || way.is_pageable || call.stack != 0 {
+        return None;
+    }
+    Some([
+        head(kind::LINEAR, 8, at.stream),
+        time,
+        at.ticket,
+        call.caller,
+        moved.dst,
+        moved.src,
+        moved.len | src << 48 | dst << 56,
+        lasted | u64::from(call.function) << 32,
+    ])
+}
+
+/// An op that has passed on the host, as four words with the first; `begin` is 0 if it is not known.
+#[inline]
+pub(crate) fn passed_here(at: Point, begin: u64, end: u64, outcome: Outcome) -> [u64; 4] {
+    let took = if begin == 0 { u64::MAX } else { end.saturating_sub(begin) };
+    [head(kind::PASSED_HERE, 4, at.stream), at.ticket | outcome_number(outcome) << 56, end, took]
+}
+
+fn outcome_number(outcome: Outcome) -> u64 {
+    match outcome {
+        Outcome::Done => 0,
+        Outcome::Failed => 1,
+        Outcome::Dropped => 2,
+    }
 }
 
 fn wait(awaited: &Awaited, to: &mut impl WordSink) {
@@ -233,17 +269,12 @@ fn wait(awaited: &Awaited, to: &mut impl WordSink) {
     }
 }
 
-/// Writes that an op has passed.
 #[inline]
-pub(crate) fn passed(
+fn passed(
     Passed { point: op, begin, end, outcome, together, engine }: &Passed,
     to: &mut impl WordSink,
 ) -> u16 {
-    let outcome = match outcome {
-        Outcome::Done => 0,
-        Outcome::Failed => 1,
-        Outcome::Dropped => 2,
-    };
+    let outcome = outcome_number(*outcome);
     point(op, to);
     to.put(*begin);
     to.put(*end);

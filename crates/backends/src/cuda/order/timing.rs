@@ -27,13 +27,13 @@ pub struct Timings(Mutex<TimingState>);
 #[derive(Default)]
 struct TimingState {
     /// What is in the stream and has not been seen to pass.
-    spans: VecDeque<Span>,
+    spans: VecDeque<LaunchedSpan>,
     /// The event that times are counted from, and when it was reached.
     anchor: Option<(Arc<Event>, u64)>,
 }
 
 /// Ops that were put into the stream as one.
-struct Span {
+struct LaunchedSpan {
     first: Ticket,
     last: Ticket,
     begin: Arc<Event>,
@@ -70,13 +70,14 @@ impl Timings {
         let engine = if stream.last_kernel().is_some() { DeviceEngine::Kernel } else { DeviceEngine::Copy };
         let Ok(end) = stream.record(current, true) else { return };
         let OpenSpan { begin, launched_ns } = open;
-        lock(&self.0).spans.push_back(Span { first, last, begin, end, launched_ns, engine });
+        lock(&self.0).spans.push_back(LaunchedSpan { first, last, begin, end, launched_ns, engine });
     }
 
     /// The ops up to `upto` have passed: the status is told when they ran.
     pub fn pass(&self, status: &Status, upto: Ticket) {
         let mut state = lock(&self.0);
-        while let Some(span) = state.spans.pop_front_if(|span| span.last <= upto) {
+        while state.spans.front().is_some_and(|span| span.last <= upto) {
+            let Some(span) = state.spans.pop_front() else { break };
             if let Some(when) = state.time(&span) {
                 status.note_time(span.first, span.last, when);
             }
@@ -85,7 +86,7 @@ impl Timings {
 }
 
 impl TimingState {
-    fn time(&mut self, span: &Span) -> Option<DeviceTime> {
+    fn time(&mut self, span: &LaunchedSpan) -> Option<DeviceTime> {
         // The doorbell of a kernel may have been faster than the event behind it.
         span.end.wait().ok()?;
         let (anchor, anchor_ns) = self.anchor.get_or_insert_with(|| (span.begin.clone(), span.launched_ns));
