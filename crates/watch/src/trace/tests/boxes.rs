@@ -128,7 +128,8 @@ fn galloping_finds_the_first_that_is_not_below() {
            for (let limit = times[from] + 1; limit < 45; limit += 1) {
              const rest = times.slice(from).findIndex((time) => time >= limit);
              const want = rest < 0 ? times.length : from + rest;
-             if (gallop(times, limit, from) !== want) wrong.push([from, limit, gallop(times, limit, from), want]);
+             const got = gallop(times, limit, from);
+             if (got !== want) wrong.push([from, limit, got, want]);
            }
          }",
     );

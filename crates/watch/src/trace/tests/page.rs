@@ -318,7 +318,8 @@ fn an_op_of_a_graph_names_both_calls_and_their_stacks() {
     made.submit(8, SubmittedOp { point, site, work, task: Some(task), ..SubmittedOp::default() });
     let script = script_of(&made);
     script.add(
-        "const words = ({ parts, lines = [] }) => [parts, ...lines].map((all) => all.map(({ text }) => text).join(' '));
+        "const line = (parts) => parts.map(({ text }) => text).join(' ');
+         const words = ({ parts, lines = [] }) => [parts, ...lines].map(line);
          const field = (of, name) => of.fields.filter(({ label }) => label === name).flatMap(words);",
     );
     let field = |of: &str, name: &str| script.value(&format!("field({of}, '{name}')"));
