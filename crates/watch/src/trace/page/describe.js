@@ -15,6 +15,10 @@ function hex(number) {
   return `0x${number.toString(16)}`;
 }
 
+function counted(count, word) {
+  return `${formatCount(count)} ${word}${count === 1 ? "" : "s"}`;
+}
+
 function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
@@ -195,7 +199,7 @@ function describeOp(trace, index, op) {
     add("Thread", { text: threadName(trace, calls.thread[call]) });
   }
   const ahead = ops.submitted[op] >= 0 ? queuePosition(trace, index, op) : 0;
-  add("Queue", { text: `${opName(trace, op)}, ${ahead === 0 ? "no op" : `${formatCount(ahead)} op${ahead > 1 ? "s" : ""}`} in front of it when it was submitted` });
+  add("Queue", { text: `${opName(trace, op)}, ${ahead === 0 ? "no op" : counted(ahead, "op")} in front of it when it was submitted` });
   fields.push(...timeFields(trace, op), ...whyField(trace, index, op));
   if (doneBy(trace, op)) add("Done by", { text: doneBy(trace, op) });
   const together = ops.together[op] > 1 ? `; sent with others, ${ops.together[op]} ops as one: they share begin and end` : "";
@@ -234,7 +238,7 @@ function describeCapture(trace, id) {
     { label: "Stream", parts: [{ text: streamName(trace, capture.stream) }] },
     { label: "Began", parts: [{ text: `at ${formatMoment(capture.begin)}` }] },
     { label: "Took", parts: [{ text: formatNanos(end - capture.begin) }] },
-    { label: "Recorded", parts: [{ text: `${formatCount(capture.tasks)} tasks` }] },
+    { label: "Recorded", parts: [{ text: counted(capture.tasks, "task") }] },
     { label: "Outcome", parts: [{ text: capture.isGraph ? `graph ${capture.graph}` : capture.end > 0 ? "no graph" : "never ended" }] },
   ];
   if (capture.call > 0) fields.push({ label: "Call", parts: [callPart(trace, capture.call - 1)] });

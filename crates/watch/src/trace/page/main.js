@@ -229,7 +229,7 @@ function neighbour(step) {
 }
 
 function runSearch(query) {
-  view.found = search(trace, index, query);
+  view.found = search(trace, query);
   view.hit = -1;
   for (const row of rows) {
     for (const track of row.tracks || []) {

@@ -78,8 +78,8 @@ function opTest(trace, term) {
 }
 
 // What matches all words: `{ ops, calls }`, bytes of 0 and 1, and `hits`: both in the order of time, as
-// `{ op }` or `{ call }`. A call is a hit of its own if it submitted no op.
-function search(trace, index, query) {
+// `{ op }` or `{ call }`. A call is a hit of its own if none of its ops is one.
+function search(trace, query) {
   const terms = parseQuery(query);
   if (terms.length === 0) return null;
   const { ops, calls } = trace;
@@ -96,7 +96,7 @@ function search(trace, index, query) {
     for (let call = 0; call < calls.count; call += 1) {
       if (found.calls[call] || !names.every((each) => callMatches(trace, each, call))) continue;
       found.calls[call] = 1;
-      if (index.opsOf(call).length === 0) found.hits.push({ call, time: calls.begin[call] });
+      found.hits.push({ call, time: calls.begin[call] });
     }
   }
   found.hits.sort((one, other) => one.time - other.time);

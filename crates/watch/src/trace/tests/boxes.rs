@@ -119,6 +119,24 @@ fn what_is_drawn_covers_every_box_once_at_any_scale() {
 }
 
 #[test]
+fn galloping_finds_the_first_that_is_not_below() {
+    let script = Script::new();
+    script.add(
+        "const times = [0, 5, 5, 9, 9, 9, 12, 40, 41, 41];
+         const wrong = [];
+         for (let from = 0; from < times.length; from += 1) {
+           for (let limit = times[from] + 1; limit < 45; limit += 1) {
+             const rest = times.slice(from).findIndex((time) => time >= limit);
+             const want = rest < 0 ? times.length : from + rest;
+             const got = gallop(times, limit, from);
+             if (got !== want) wrong.push([from, limit, got, want]);
+           }
+         }",
+    );
+    assert_eq!(script.value("wrong"), json!([]));
+}
+
+#[test]
 fn the_box_under_the_pointer_is_the_nearest() {
     let script = Script::new();
     script.add(

@@ -1,6 +1,6 @@
 //! What the tracer keeps of facts that come late, twice, never, or in masses.
 
-use crate::fact::{Awaited, Block, Fact, Outcome, Piece, Point, SubmittedOp, Work};
+use crate::fact::{Awaited, Block, Call, Fact, Outcome, Piece, Point, SubmittedOp, Work};
 use crate::testing::{MadeFacts, TO_DEVICE, TO_HOST, busy};
 
 use super::super::TraceLimits;
@@ -125,6 +125,49 @@ fn what_does_not_fit_is_counted() {
         "ops left out take their calls"
     );
     assert!(model.waits.len() <= 50 && model.joins.len() <= 50 && model.blocks.len() <= 50);
+}
+
+#[test]
+fn nothing_is_kept_that_began_after_the_first_op_left_out() {
+    let facts = busy::facts(7, 1000);
+    let tracer = traced(&facts, TraceLimits { ops: 100, others: 100_000 });
+    let model = tracer.model();
+    let last = model.ops.iter().filter_map(|op| op.submitted).max().expect("ops");
+    let cut = facts.iter().filter_map(|(_, fact)| match fact {
+        Fact::Submitted(op) if op.time > last => Some(op.time),
+        _ => None,
+    });
+    let cut = cut.min().expect("an op that was left out");
+    assert!(model.calls.iter().all(|call| call.begin <= cut));
+    assert!(model.left_out.calls > 0);
+}
+
+#[test]
+fn a_refused_op_is_seen_in_its_call() {
+    let mut made = MadeFacts::new(7);
+    let site = made.site("aclrtMemsetAsync");
+    made.push(8, Fact::Refused { time: made.now + 5, stream: 1, site, work: Work::Mark });
+    made.push(8, Fact::Call(Call { site, end: made.now + 9, blocked: 0, code: 107_000 }));
+    let tracer = traced(&made.facts, TraceLimits::default());
+    let calls: Vec<_> = tracer.model().calls.iter().map(|it| (it.is_refused, it.code, it.end)).collect();
+    assert_eq!(calls, [(true, 107_000, made.now + 9)]);
+    assert_eq!((tracer.refused(), tracer.model().ops.len()), (1, 0));
+}
+
+#[test]
+fn a_late_bound_copy_has_what_it_was_resolved_to() {
+    let mut made = MadeFacts::new(7);
+    made.block(Block { base: 0x5000, at: 0x9000, len: 0x1000, device: Some(0), ..Block::default() });
+    let work = Work::Through { device: 0, cells: [0x9000, 0], len: 0 };
+    let point = Point { stream: 1, ticket: 0 };
+    let point = made.submit(8, SubmittedOp { point, work, ..SubmittedOp::default() });
+    let piece = Piece { dst: 0x9100, src: 0x9200, len: 77 };
+    made.push(9, Fact::Resolved { time: made.now, point, piece });
+    let tracer = traced(&made.facts, TraceLimits::default());
+    let op = &tracer.model().ops[0];
+    assert_eq!((op.kind, op.bytes), (WorkKind::LateBound, 77));
+    assert_eq!(op.dst.map(|place| place.address), Some(0x5100));
+    assert_eq!(op.src.map(|place| place.address), Some(0x5200));
 }
 
 #[test]

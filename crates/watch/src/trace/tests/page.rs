@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::fact::{Awaited, Block, Fact, Passed, Piece, Point, SubmittedOp, Work};
+use crate::fact::{
+    Awaited, Block, CallSite, Captured, Fact, Passed, Piece, Point, SubmittedOp, TaskId, Work,
+};
 use crate::testing::{MadeFacts, TO_DEVICE, TO_HOST, busy};
 use crate::trace::TraceLimits;
 
@@ -73,6 +75,27 @@ fn every_cause_of_a_wait_is_told() {
 }
 
 #[test]
+fn a_wait_with_several_causes_has_them_in_the_order_of_time() {
+    let mut made = MadeFacts::new(7);
+    let piece = Piece { dst: 0x9000, src: 0x100, len: 4096 };
+    let early = made.copy(8, 1, TO_DEVICE, piece);
+    let late = made.copy(8, 2, TO_DEVICE, piece);
+    made.copy(8, 3, TO_DEVICE, piece);
+    let (point, awaits) = (Point { stream: 3, ticket: 0 }, vec![Awaited::Point(late), Awaited::Point(early)]);
+    let work = Work::Linear { route: TO_HOST, piece };
+    let last = made.submit(8, SubmittedOp { point, awaits, work, ..SubmittedOp::default() });
+    let now = made.now;
+    made.passed(101, early, now, now + 100);
+    made.passed(102, late, now, now + 350);
+    made.passed(103, Point { ticket: 1, ..last }, now, now + 200);
+    made.passed(104, last, now + 400, now + 500);
+    let script = script_of(&made);
+    let parts = script.value("whyWaited(trace, index, 3).map(({ cause, nanos, op }) => [cause, nanos, op])");
+    assert_eq!(parts, json!([["event", 100, 0], ["stream", 100, 2], ["event", 150, 1], ["start", 50, -1]]));
+    assert_eq!(script.value("mainCause(whyWaited(trace, index, 3)).op"), json!(1));
+}
+
+#[test]
 fn parts_of_a_wait_are_all_of_it() {
     let tracer = traced(&busy::facts(7, 600), TraceLimits::default());
     let script = Script::of(tracer.model());
@@ -135,17 +158,17 @@ fn a_search_finds_by_function_size_address_and_line() {
         ("nothing-like-this", json!([])),
     ];
     script.add(
-        "const hits = (query) => search(trace, index, query).hits
+        "const hits = (query) => search(trace, query).hits
             .map(({ op, call }) => op ?? callLabel(trace, call));",
     );
     for (query, want) in cases {
         assert_eq!(script.value(&format!("hits(\"{query}\")")), want, "{query}");
     }
-    assert_eq!(script.value("search(trace, index, ' ')"), Value::Null);
+    assert_eq!(script.value("search(trace, ' ')"), Value::Null);
     script.add("const track = rows.find((row) => row.stream === 0).tracks[0];");
-    let counted = "Array.from(countHits(track, search(trace, index, 'memset'), index, true))";
+    let counted = "Array.from(countHits(track, search(trace, 'memset'), index, true))";
     assert_eq!(script.value(counted), json!([0, 0, 1]));
-    script.add("track.hits = countHits(track, search(trace, index, 'memset'), index, true);");
+    script.add("track.hits = countHits(track, search(trace, 'memset'), index, true);");
     assert_eq!(script.value("firstHit(track, 0, 2)"), json!(1));
 }
 
@@ -273,6 +296,45 @@ fn a_click_tells_everything_of_an_op() {
 }
 
 #[test]
+fn an_op_of_a_graph_names_both_calls_and_their_stacks() {
+    let mut made = MadeFacts::new(7);
+    let task = TaskId { graph: 3, task: 5 };
+    let (graph, stream) = (task.graph, 1);
+    let begin = made.site("aclmdlRIExecuteAsync");
+    made.push(8, Fact::CaptureBegun { time: made.now, site: begin, graph, stream });
+    let before = Captured { time: made.now, task: TaskId { graph, task: 4 }, ..Captured::default() };
+    made.push(8, Fact::Captured(Captured { site: made.site("aclrtMalloc"), ..before }));
+    made.wait(100);
+    let site = made.site("aclrtMemcpyAsync");
+    made.push(8, Fact::Captured(Captured { time: made.now, site, task, ..Captured::default() }));
+    made.wait(100);
+    let end = made.site("aclmdlRIExecuteAsync");
+    made.push(8, Fact::CaptureEnded { time: made.now, site: end, graph, is_graph: true });
+    made.wait(100);
+    made.push(8, Fact::Stack { number: 4, frames: vec![0x40_0010, 0x40_0999] });
+    let site = CallSite { stack: 4, ..made.site("aclmdlRIExecuteAsync") };
+    let work = Work::Linear { route: TO_DEVICE, piece: Piece { dst: 0x9000, src: 0x100, len: 8 } };
+    let point = Point { stream, ticket: 0 };
+    made.submit(8, SubmittedOp { point, site, work, task: Some(task), ..SubmittedOp::default() });
+    let script = script_of(&made);
+    script.add(
+        "const line = (parts) => parts.map(({ text }) => text).join(' ');
+         const words = ({ parts, lines = [] }) => [parts, ...lines].map(line);
+         const field = (of, name) => of.fields.filter(({ label }) => label === name).flatMap(words);",
+    );
+    let field = |of: &str, name: &str| script.value(&format!("field({of}, '{name}')"));
+    let op = "describeOp(trace, index, 0)";
+    let captured = "task 5 of graph 3 captured by aclrtMemcpyAsync at step at loop.c:16";
+    assert_eq!(field(op, "Graph"), json!([captured]));
+    assert_eq!(field(op, "Call"), json!(["aclmdlRIExecuteAsync at step at loop.c:128"]));
+    assert_eq!(field(op, "Stack"), json!(["", "step at loop.c:16", "step at loop.c:2457"]));
+    let capture = "describeCapture(trace, 0)";
+    assert_eq!(field(capture, "Recorded"), json!(["2 tasks"]));
+    assert_eq!(field(capture, "Outcome"), json!(["graph 3"]));
+    assert_eq!(field(capture, "Took"), json!(["200 ns"]));
+}
+
+#[test]
 fn what_is_missing_is_said() {
     let facts = busy::facts(7, 300);
     let whole = Script::of(traced(&facts, TraceLimits::default()).model());
@@ -301,7 +363,7 @@ fn a_torn_trace_is_shown() {
         });
         let script = Script::of(traced(&facts, TraceLimits::default()).model());
         script.add("buildArrows(trace, places); longestWaits(trace, index, 50);");
-        script.add("search(trace, index, 'copy >4k 0x1');");
+        script.add("search(trace, 'copy >4k 0x1');");
         script.add("for (let op = 0; op < trace.ops.count; op += 1) describeOp(trace, index, op);");
         script
             .add("for (let call = 0; call < trace.calls.count; call += 1) describeCall(trace, index, call);");

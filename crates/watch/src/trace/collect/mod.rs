@@ -1,19 +1,23 @@
 //! Makes the trace model of facts, one at a time, and keeps no more of them than it is allowed to.
 //!
 //! Facts come late, twice or never. An entry is made when a thing is first mentioned, and what is never told
-//! of it stays unknown.
+//! of it stays unknown. When the first op is left out, nothing new is kept any more but the rest of what is
+//! known. `ops` is the part about ops.
+//!
+//! It reads nothing but facts and writes nothing but the model. Arrows: `ops` -> this file -> `model`.
+
+mod ops;
 
 use std::collections::HashMap;
 
-use crate::blocks::{BlockMap, BytePlace};
+use crate::blocks::BlockMap;
 use crate::fact::{
-    Awaited, Block, Call, CallSite, Captured, Fact, FactReader, FactSource, Joined, Nanos, Outcome, Passed,
-    Piece, Point, Started, StreamMade, SubmittedOp, Work,
+    Block, Call, CallSite, Captured, Fact, FactReader, FactSource, Joined, Nanos, Started, StreamMade,
 };
 
 use super::model::{
-    OpState, TraceModel, TracedBlock, TracedCall, TracedCapture, TracedJoin, TracedOp, TracedPlace,
-    TracedPoint, TracedProcess, TracedStack, TracedStream, TracedTask, TracedThread, TracedWait, WorkKind,
+    TraceModel, TracedBlock, TracedCall, TracedCapture, TracedJoin, TracedProcess, TracedStack, TracedStream,
+    TracedTask, TracedThread,
 };
 
 /// How much a trace keeps.
@@ -70,7 +74,7 @@ struct OpenCalls {
     left_out: Nanos,
 }
 
-/// What a wait of kind [`Awaited::Later`] is for.
+/// What a wait of kind [`Awaited::Later`](crate::fact::Awaited::Later) is for.
 #[derive(Debug, Default)]
 struct Promise {
     /// Waits that do not know it yet, by index.
@@ -283,123 +287,6 @@ impl Tracer {
         }
     }
 
-    /// The entry of an op, made if there is none and there is room.
-    fn op(&mut self, process: u32, point: Point) -> Option<u32> {
-        let stream = self.stream(process, point.stream)?;
-        let key = (stream, point.ticket);
-        if let Some(&op) = self.ops.get(&key) {
-            return Some(op);
-        }
-        if self.model.ops.len() >= self.limits.ops {
-            return None;
-        }
-        let entry = TracedOp { stream, ticket: point.ticket, together: 1, ..TracedOp::default() };
-        let op = push(&mut self.model.ops, entry);
-        self.ops.insert(key, op);
-        Some(op)
-    }
-
-    fn submitted(&mut self, source: FactSource, submitted: &SubmittedOp) {
-        let process = self.process(source.process);
-        let Some(op) = self.op(process, submitted.point) else {
-            self.model.left_out.ops += 1;
-            self.cut.get_or_insert(submitted.time);
-            return;
-        };
-        let call = self.call_of(source, &submitted.site, submitted.time);
-        let (blocks, number) = (&self.blocks, source.process);
-        let kept = self.model.blocks.len();
-        let entry = &mut self.model.ops[op as usize];
-        entry.submitted = Some(submitted.time);
-        entry.call = call;
-        entry.task = submitted.task;
-        let place = |address| place(blocks.find(number, address, submitted.time), address, kept);
-        describe(entry, &submitted.work, &place);
-        if entry.kind == WorkKind::Wait && submitted.awaits.is_empty() && submitted.task.is_none() {
-            entry.kind = WorkKind::Mark;
-        }
-        for awaited in &submitted.awaits {
-            self.wait(process, op, *awaited);
-        }
-    }
-
-    fn wait(&mut self, process: u32, op: u32, awaited: Awaited) {
-        if !self.has_room(self.model.waits.len()) {
-            return;
-        }
-        let point = match awaited {
-            Awaited::Point(point) => self.stream(process, point.stream).map(|stream| (stream, point.ticket)),
-            Awaited::Later(number) => {
-                let promise = self.promises.entry((process, number)).or_default();
-                if promise.bound.is_none() {
-                    promise.waits.push(self.model.waits.len() as u32);
-                }
-                promise.bound
-            }
-            Awaited::Outside => None,
-        };
-        let awaited = point.map(|(stream, ticket)| self.point(stream, ticket));
-        self.model.waits.push(TracedWait { op, awaited });
-    }
-
-    fn bound(&mut self, process: u32, number: u64, point: Option<Point>) {
-        let point = point.and_then(|it| Some((self.stream(process, it.stream)?, it.ticket)));
-        if !self.promises.contains_key(&(process, number)) && self.cut.is_some() {
-            return;
-        }
-        let promise = self.promises.entry((process, number)).or_default();
-        promise.bound = point;
-        let waits = std::mem::take(&mut promise.waits);
-        let awaited = point.map(|(stream, ticket)| self.point(stream, ticket));
-        for wait in waits {
-            self.model.waits[wait as usize].awaited = awaited;
-        }
-    }
-
-    /// A point of the trace. Its op may be unknown as yet: [`Tracer::finish`] looks again.
-    fn point(&self, stream: u32, ticket: u64) -> TracedPoint {
-        TracedPoint { stream, ticket, op: self.ops.get(&(stream, ticket)).copied() }
-    }
-
-    fn begun(&mut self, process: u32, time: Nanos, point: Point) {
-        if let Some(op) = self.op(process, point) {
-            let entry = &mut self.model.ops[op as usize];
-            if entry.state == OpState::Queued {
-                entry.state = OpState::Running;
-            }
-            entry.begin.get_or_insert(time);
-        }
-    }
-
-    fn passed(&mut self, source: FactSource, passed: &Passed) {
-        let process = self.process(source.process);
-        let Some(op) = self.op(process, passed.point) else { return };
-        let worker = if passed.engine == 0 { self.thread(source) } else { None };
-        let entry = &mut self.model.ops[op as usize];
-        // 0 if its begin was told before, perhaps by another thread, or if it never began.
-        entry.begin = Some(passed.begin).filter(|&begin| begin > 0).or(entry.begin);
-        entry.end = Some(passed.end);
-        entry.state = match passed.outcome {
-            Outcome::Done => OpState::Done,
-            Outcome::Failed => OpState::Failed,
-            Outcome::Dropped => OpState::Dropped,
-        };
-        entry.together = passed.together.max(1);
-        entry.engine = passed.engine;
-        entry.worker = worker;
-    }
-
-    fn resolved(&mut self, source: FactSource, time: Nanos, point: Point, piece: &Piece) {
-        let process = self.process(source.process);
-        let Some(stream) = self.stream(process, point.stream) else { return };
-        let Some(&op) = self.ops.get(&(stream, point.ticket)) else { return };
-        let kept = self.model.blocks.len();
-        let place = |address| place(self.blocks.find(source.process, address, time), address, kept);
-        let (dst, src) = (place(piece.dst), place(piece.src));
-        let entry = &mut self.model.ops[op as usize];
-        (entry.dst, entry.src, entry.bytes) = (Some(dst), Some(src), piece.len);
-    }
-
     fn joined(&mut self, source: FactSource, joined: &Joined) {
         let process = self.process(source.process);
         let (thread, stream) = (self.thread(source), self.stream(process, joined.point.stream));
@@ -464,38 +351,4 @@ fn push<T>(table: &mut Vec<T>, entry: T) -> u32 {
     let index = u32::try_from(table.len()).expect("tables are bounded far below this");
     table.push(entry);
     index
-}
-
-/// An address of the engine's as the program's, with the index of its block if that is among the `kept`.
-fn place(found: Option<BytePlace>, address: u64, kept: usize) -> TracedPlace {
-    let index = found.and_then(|found| u32::try_from(found.block.number.checked_sub(1)?).ok());
-    let block = index.filter(|&index| (index as usize) < kept);
-    TracedPlace { address: found.map_or(address, |found| found.address()), block }
-}
-
-/// What an op does, from the work in the fact.
-fn describe(op: &mut TracedOp, work: &Work, place: &dyn Fn(u64) -> TracedPlace) {
-    let at = |address| Some(place(address));
-    op.bytes = op.bytes.max(work.bytes());
-    op.route = work.route();
-    op.pieces = 1;
-    (op.kind, op.dst, op.src) = match work {
-        Work::Nothing => (WorkKind::Wait, None, None),
-        Work::Mark => (WorkKind::Mark, None, None),
-        Work::Function => (WorkKind::Function, None, None),
-        Work::Linear { piece, .. } => (WorkKind::Copy, at(piece.dst), at(piece.src)),
-        Work::Rows { rows, .. } => {
-            op.rectangle = Some(Box::new([rows.width, rows.height, rows.dst_pitch, rows.src_pitch]));
-            (WorkKind::Rectangle, at(rows.dst), at(rows.src))
-        }
-        Work::Batch { pieces, count, .. } => {
-            op.pieces = *count;
-            let first = pieces.first();
-            let (dst, src) = (first.map(|it| it.dst), first.map(|it| it.src));
-            (WorkKind::Batch, dst.and_then(at), src.and_then(at))
-        }
-        Work::Through { .. } => (WorkKind::LateBound, op.dst, op.src),
-        Work::Fill { dst, .. } => (WorkKind::Fill, at(*dst), None),
-        Work::Reduce { piece, .. } => (WorkKind::Reduce, at(piece.dst), at(piece.src)),
-    };
 }
