@@ -1,7 +1,7 @@
 """Opens the pages of traces in a headless Chromium as a person would, and asserts what is drawn.
 
-usage: run.py SMALL LARGE OUT: two folders with an index.html, and one for screenshots. `cargo xtask test --only
-browser` makes the traces and runs this.
+usage: run.py SMALL LARGE REAL OUT: three folders with an index.html, and one for screenshots. `cargo xtask test
+--only browser` makes the traces and runs this.
 """
 
 import pathlib
@@ -251,6 +251,29 @@ def themes(check, page, path):
     check("the system's choice is the first", page.run(STYLE % "bg") == dark)
 
 
+def tour(check, page, path, out):
+    """The trace of a real program: everything of it can be selected, and nothing of it upsets the page."""
+    page.open(path, 1440, 900)
+    counts = page.run("(({ ops, calls, captures, processes, waits, joins }) => [ops.count, calls.count, captures.length, processes.length, waits.count, joins.count])(ferryTrace.trace)")
+    check("a real trace has ops, calls, captures, processes, waits and joins", all(counts), counts)
+    times = page.run("""(({ ops, span }) => {
+      let wrong = 0;
+      for (let op = 0; op < ops.count; op += 1) wrong += !(ops.submitted[op] <= ops.end[op] && ops.end[op] <= span && ops.begin[op] <= ops.end[op]);
+      return [wrong, span];
+    })(ferryTrace.trace)""")
+    check("its times hang together", times[0] == 0 and times[1] < 600e9, times)
+    page.run("""(() => {
+      const { trace, select } = ferryTrace;
+      for (let op = 0; op < trace.ops.count; op += 3) select({ op });
+      for (let call = 0; call < trace.calls.count; call += 7) select({ call });
+      trace.captures.forEach((_, capture) => select({ capture }));
+    })()""")
+    page.run("ferryTrace.fitAll()")
+    page.frame()
+    page.screenshot(out / "real.png")
+    quiet(check, page, "a real trace")
+
+
 def frames(check, page, path, out):
     for width, height in WIDTHS:
         page.open(path, width, height)
@@ -268,7 +291,7 @@ def frames(check, page, path, out):
 
 
 def main():
-    small, large, out = map(pathlib.Path, sys.argv[1:])
+    small, large, real, out = map(pathlib.Path, sys.argv[1:])
     out.mkdir(parents=True, exist_ok=True)
     check, page = Checks(), Browser(find())
     path = small / "index.html"
@@ -286,6 +309,7 @@ def main():
         overflow(check, page, f"{width} pixels")
     page.screenshot(out / "small-2560.png")
     quiet(check, page, "after everything")
+    tour(check, page, real / "index.html", out)
     frames(check, page, large / "index.html", out)
     page.close()
     print(f"{check.passed} passed, {check.failed} failed")

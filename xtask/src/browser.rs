@@ -1,5 +1,6 @@
 //! The pages that people look at, opened in a headless Chromium: drawn things, mouse, keys, an empty console,
-//! and the time of frames. The traces are of made programs, one small and one of 200,000 ops.
+//! and the time of frames. The traces are of made programs, one small and one of 200,000 ops, and of the
+//! tour.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,8 +26,14 @@ pub fn run(root: &Path) -> Result<Outcome, String> {
         let mut make = cargo(root, "run -q -p ferry-watch --example made_trace --");
         shell::run(make.arg(dir).arg(ops))?;
     }
+    // A real program with every kind of work, in several processes.
+    let real = out.join("real");
+    shell::run(&mut cargo(root, "build -p ferry-cli -p ferry-capi"))?;
+    let ferry = shell::target_dir(root).join("debug/ferry");
+    let mut trace = Command::new(&ferry);
+    shell::run(trace.args(["trace", "-o"]).arg(&real).arg("--").arg(&ferry).args(["tour", "--quick"]))?;
     let mut test = Command::new("python3");
-    shell::run(test.arg(root.join("tests/browser/run.py")).args([&small, &large, &out]))?;
+    shell::run(test.arg(root.join("tests/browser/run.py")).args([&small, &large, &real, &out]))?;
     println!("screenshots: {}", out.display());
     Ok(Outcome::Passed)
 }

@@ -186,7 +186,7 @@ pub struct TracedOp {
     pub stream: u32,
     /// Its number in the stream.
     pub ticket: u64,
-    /// When it was submitted; `None` if that was not seen.
+    /// When it was submitted, not after it began; `None` if that was not seen.
     pub submitted: Option<Nanos>,
     /// The index of the call that submitted it.
     pub call: Option<u32>,

@@ -330,12 +330,14 @@ impl Tracer {
         }
     }
 
-    /// Ties points to ops that became known after them, and lets ops whose begin is not known begin where
-    /// they end. To be called before the model is read.
+    /// Ties points to ops that became known after them, and puts times in order: an op whose begin is not
+    /// known begins where it ends, and an op whose submission was told when it had begun already, since its
+    /// thread was slower than the worker, was submitted by then. To be called before the model is read.
     pub fn finish(&mut self) -> &TraceModel {
         for op in &mut self.model.ops {
             op.begin = op.begin.or(op.end);
             op.end = op.end.map(|end| end.max(op.begin.unwrap_or(end)));
+            op.submitted = op.submitted.map(|time| time.min(op.begin.unwrap_or(time)));
         }
         let ops = &self.ops;
         let waits = self.model.waits.iter_mut().filter_map(|wait| wait.awaited.as_mut());

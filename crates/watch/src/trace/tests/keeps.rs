@@ -34,13 +34,13 @@ fn an_op_that_passed_before_it_was_submitted_is_one_op() {
     let mut made = MadeFacts::new(7);
     let point = made.copy(8, 3, TO_DEVICE, PIECE);
     let now = made.now;
-    made.passed(9, point, now, now + 5);
+    made.passed(9, point, now - 20, now - 15);
     let last = made.facts.len() - 1;
     made.facts.swap(last - 1, last);
     let tracer = traced(&made.facts, TraceLimits::default());
     let ops = &tracer.model().ops;
     assert_eq!(ops.len(), 1);
-    assert_eq!((ops[0].state, ops[0].bytes, ops[0].submitted), (OpState::Done, 64, Some(now)));
+    assert_eq!((ops[0].state, ops[0].bytes, ops[0].submitted), (OpState::Done, 64, Some(now - 20)));
 }
 
 #[test]
@@ -186,5 +186,11 @@ fn any_order_of_facts_is_survived() {
     let dir = std::env::temp_dir().join(format!("ferry-trace-shuffled-{}", std::process::id()));
     let summary = tracer.write(&dir, &mut |_, _| None).expect("writes");
     assert_eq!(summary.ops, 300);
+    let name = summary.json.file_name().and_then(|name| name.to_str()).expect("a name");
+    let digits =
+        name.strip_prefix("msprof_").and_then(|rest| rest.strip_suffix(".json")).expect("msprof_*.json");
+    let is_known = digits.bytes().all(|digit| digit.is_ascii_digit()) && (1..=15).contains(&digits.len());
+    assert!(is_known, "MindStudio Insight finds no {name}");
+    assert!(summary.page.ends_with("index.html") && summary.page.exists());
     std::fs::remove_dir_all(&dir).expect("was written");
 }

@@ -6,7 +6,7 @@ use crate::fact::{
     Awaited, Block, CallSite, Captured, Fact, Passed, Piece, Point, SubmittedOp, TaskId, Work,
 };
 use crate::testing::{MadeFacts, TO_DEVICE, TO_HOST, busy};
-use crate::trace::TraceLimits;
+use crate::trace::{TraceLimits, html};
 
 use super::script::Script;
 use super::traced;
@@ -349,6 +349,20 @@ fn what_is_missing_is_said() {
     for part in ["200 later ops", "first 100", "12 facts were lost", "Process 7 did not end in order"] {
         assert!(text.contains(part), "{part} in {text}");
     }
+}
+
+#[test]
+fn the_whole_page_asks_for_nothing_from_a_network() {
+    let mut made = MadeFacts::new(7);
+    made.copy(8, 1, TO_DEVICE, Piece { dst: 0x9000, src: 0x100, len: 8 });
+    let tracer = traced(&made.facts, TraceLimits::default());
+    let text = html::page(tracer.model(), &mut |_, _| Some("</script><img src=x>".to_owned()));
+    for way in
+        ["http:", "https:", "src=\"", "href=\"h", "<img", "@import", "url(", "fetch(", "XMLHttpRequest"]
+    {
+        assert!(!text.contains(way), "{way}");
+    }
+    assert_eq!(text.matches("</script>").count(), 2, "the data and the script end once each");
 }
 
 /// Whatever facts were lost, the page is built.
