@@ -46,7 +46,7 @@ pub(crate) fn enter(function: &ApiFunction, position: CodePosition) -> CallSite 
 pub(crate) fn leave(site: CallSite, code: i32) {
     let blocked = site::leave(&site);
     if let Some(writer) = watching::writer() {
-        writer.write(&Fact::Call(Call { site, end: ticks(), blocked, code }));
+        writer.returned(&Call { site, end: ticks(), blocked, code });
     }
 }
 

@@ -4,7 +4,7 @@
 //! takes no times and keeps nothing for them: an observer that wants either has it by itself. Without an
 //! observer each of these places costs one branch.
 
-use crate::{Block, Error, Linear, Op, Point, fence::survives, sync::Arc};
+use crate::{Block, Error, Linear, Op, Point, Ticket, fence::survives, sync::Arc};
 
 /// What an observer is shown of an op.
 #[derive(Clone, Copy)]
@@ -143,6 +143,12 @@ pub trait Observer: Send + Sync {
     /// was told.
     fn passed(&self, op: Point, fate: Fate, when: Option<DeviceTime>) {
         let _ = (op, fate, when);
+    }
+    /// The ops from `first` to `last` were done, which the device was sent as one.
+    fn passed_together(&self, first: Ticket, last: Point, when: DeviceTime) {
+        for ticket in first..=last.ticket {
+            self.passed(Point { ticket, ..last }, Fate::Done, Some(when));
+        }
     }
     /// The addresses of the late-bound copy were read: `(dst, src, len)` in the engine's addresses.
     fn resolved(&self, op: Point, ends: (usize, usize, usize)) {

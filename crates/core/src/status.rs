@@ -164,26 +164,39 @@ impl Status {
         self.has_times.store(true, Ordering::Release);
     }
 
-    /// When an op that is about to pass ran, if the device says so.
-    fn time_of(&self, ticket: Ticket) -> Option<DeviceTime> {
+    /// When an op that is about to pass ran, and those that were sent with it, if the device says so.
+    fn take_time(&self, ticket: Ticket) -> Option<(RangeInclusive<Ticket>, DeviceTime)> {
         let mut times = lock(&self.times);
         let index = times.iter().position(|(ops, _)| ops.contains(&ticket))?;
-        let (ops, when) = times[index].clone();
-        if *ops.end() == ticket {
-            times.remove(index);
-        }
-        Some(when)
+        Some(times.remove(index))
     }
 
     #[cold]
     fn tell_passed(&self, ticket: Ticket) {
         let Some(observers) = &self.observers else { return };
         let has_times = self.has_times.load(Ordering::Acquire);
-        for done in self.passed() + 1..=ticket {
-            let when = if has_times { self.time_of(done) } else { None };
-            let (op, fate) = (Point { stream: self.stream, ticket: done }, self.fate(done));
-            observers.tell(|observer| observer.passed(op, fate, when));
+        let mut next = self.passed() + 1;
+        while next <= ticket {
+            let timed = if has_times { self.take_time(next) } else { None };
+            let last = timed.as_ref().map_or(next, |(ops, _)| (*ops.end()).min(ticket));
+            let when = timed.map(|(_, when)| when);
+            match when.filter(|_| last > next && self.are_done(last)) {
+                Some(when) => {
+                    let last = Point { stream: self.stream, ticket: last };
+                    observers.tell(|observer| observer.passed_together(next, last, when));
+                }
+                None => (next..=last).for_each(|done| {
+                    let (op, fate) = (Point { stream: self.stream, ticket: done }, self.fate(done));
+                    observers.tell(|observer| observer.passed(op, fate, when));
+                }),
+            }
+            next = last + 1;
         }
+    }
+
+    /// Whether nothing up to the op has failed or was dropped, as far as it has not passed.
+    fn are_done(&self, last: Ticket) -> bool {
+        !self.has_failures.load(Ordering::Acquire) && !self.is_dropped(last)
     }
 
     /// What came of an op that is about to pass.

@@ -214,7 +214,8 @@ impl Buffers {
     /// Takes a free buffer for the calling thread, or none.
     pub fn claim(&self, process: u32, thread: u32) -> Option<usize> {
         let claim = self.head().claims.fetch_add(1, Ordering::Relaxed);
-        // The lowest one: buffers that were used a moment ago are in the caches, and others not even in memory.
+        // The lowest one: buffers that were used a moment ago are in the caches, and others not even in
+        // memory.
         let index = (0..self.count).find(|index| {
             let state = self.state(*index);
             state.load(Ordering::Relaxed) == FREE

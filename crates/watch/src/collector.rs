@@ -7,13 +7,16 @@
 use crate::{
     buffers::{BUFFER_WORDS, Buffers, FILLING, FREE, FULL},
     clock::{Rate, Sample},
-    fact::{Fact, FactReader, FactSource, Nanos},
+    fact::{Fact, FactReader, FactSource, Nanos, Passed, Point},
     words,
 };
 use std::{collections::HashMap, sync::atomic::Ordering};
 
 /// How long a fact is kept back while the program runs, in nanoseconds.
 const DELAY: Nanos = 20_000_000;
+
+/// As many ops are sent to a device as one at most.
+const MAX_TOGETHER: u64 = 1 << 20;
 
 /// Reads the buffers of a program, and of all programs that it starts.
 pub struct Collector {
@@ -113,11 +116,24 @@ impl Collector {
                 self.unreadable += 1;
                 return;
             };
-            match words::read(*head, &of_fact[1..], rate) {
-                Some(fact) => self.keep(source, fact),
-                None => self.unreadable += 1,
+            if let Some((last, first)) = words::read_range(*head, &of_fact[1..], rate) {
+                self.keep_range(source, last, first);
+            } else if let Some(fact) = words::read(*head, &of_fact[1..], rate) {
+                self.keep(source, fact);
+            } else {
+                self.unreadable += 1;
             }
             words = rest;
+        }
+    }
+
+    /// Ops that have passed together are facts of their own for readers.
+    fn keep_range(&mut self, source: FactSource, last: Passed, first: u64) {
+        // A damaged number must not become facts without end.
+        let first = first.max(last.point.ticket.saturating_sub(MAX_TOGETHER));
+        for ticket in first..=last.point.ticket {
+            let point = Point { ticket, ..last.point };
+            self.keep(source, Fact::Passed(Passed { point, ..last }));
         }
     }
 

@@ -74,9 +74,9 @@ pub fn current() -> CallSite {
     local(|local| local.site.get())
 }
 
-/// The call has waited until now.
-pub fn note_wait() {
-    local(|local| local.waited.set(ticks()));
+/// The call has waited until `time`, in ticks.
+pub fn note_wait(time: u64) {
+    local(|local| local.waited.set(time));
 }
 
 /// What this thread submits from here on is this task of a graph; with `None`, what it asks for itself.

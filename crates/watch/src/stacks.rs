@@ -1,4 +1,5 @@
-//! Whole stacks of calls, for readers that want them: the return addresses above a call, each stack told once.
+//! Whole stacks of calls, for readers that want them: the return addresses above a call, each stack told
+//! once.
 
 use crate::{fact::Fact, local::Local, modules, writer::FactWriter};
 use std::{
@@ -51,7 +52,8 @@ fn above(caller: u64) -> Vec<u64> {
 extern "C" fn visit(frame: *mut c_void, list: *mut c_void) -> i32 {
     const GO_ON: i32 = 0;
     const STOP: i32 = 5;
-    // SAFETY: `above` passes its list, and the unwinder a frame; the list has room, so that nothing is allocated.
+    // SAFETY: `above` passes its list, and the unwinder a frame; the list has room, so that nothing is
+    // allocated.
     let (frames, address) = unsafe { (&mut *list.cast::<Vec<u64>>(), _Unwind_GetIP(frame)) };
     if frames.len() == frames.capacity() {
         return STOP;

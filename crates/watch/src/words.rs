@@ -1,15 +1,19 @@
 //! Facts as 64-bit words: how they lie in a buffer.
 //!
-//! The first word of a fact has its kind and how many words it takes; everything else follows in the order of
-//! the fields. Two kinds have a short form. Times are ticks in the words and nanoseconds in a decoded fact. What is no fact, because a
-//! buffer was damaged or another version wrote it, is `None` and never a panic.
+//! The first word of a fact has its kind and how many words it takes; everything else follows in the order
+//! of the fields. Frequent kinds have a short form. Times are ticks in the words and nanoseconds in a decoded
+//! fact. What is no fact, because a buffer was damaged or another version wrote it, is `None` and never a
+//! panic.
 
 mod read;
 mod write;
 
-pub use read::{Unread, read};
+pub use read::{Unread, read, read_range};
 pub use write::{WordSink, write};
-pub(crate) use write::{linear as write_linear, passed_here as write_passed_here};
+pub(crate) use write::{
+    call_here as write_call, joined_here as write_joined, linear as write_linear,
+    passed_here as write_passed_here, passed_together as write_passed_together,
+};
 
 /// The kinds of facts, as their first word has them. A number is never used for something else.
 mod kind {
@@ -45,6 +49,12 @@ mod kind {
     pub const LINEAR: u16 = 29;
     /// An op that has passed on the host, in four words.
     pub const PASSED_HERE: u16 = 30;
+    /// A call that has returned, in five words.
+    pub const CALL_HERE: u16 = 31;
+    /// A thread has learnt that a point has passed, in six words.
+    pub const JOINED_HERE: u16 = 32;
+    /// Ops of a stream that were sent to a device as one have passed, in six words.
+    pub const PASSED_TOGETHER: u16 = 33;
 }
 
 /// The first word of a fact: its kind, how many words it takes, and 32 bits of its own.

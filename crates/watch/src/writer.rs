@@ -10,7 +10,7 @@
 use crate::{
     buffers::{BUFFER_WORDS, Buffers, FULL, Wanted},
     clock::ticks,
-    fact::{End, Fact, Outcome, Piece, Point, Route, SubmittedOp, Work},
+    fact::{Call, End, Fact, Joined, Outcome, Passed, Piece, Point, Route, SubmittedOp, Work},
     local::{Local, OpId, local},
     words::{self, WordSink},
 };
@@ -160,8 +160,8 @@ impl FactWriter {
         }
     }
 
-    /// The op has passed, now. It has begun when that was told on this thread; or when the op before it in its
-    /// stream passed here, if it followed at once and that was not told.
+    /// The op has passed, now. It has begun when that was told on this thread; or when the op before it in
+    /// its stream passed here, if it followed at once and that was not told.
     #[inline]
     pub fn passed(&self, point: Point, outcome: Outcome) {
         local(|local| {
@@ -180,6 +180,29 @@ impl FactWriter {
             local.ended.set((op, end));
             self.append_words(local, words::write_passed_here(point, begin, end, outcome));
         });
+    }
+
+    /// A call has returned.
+    #[inline]
+    pub fn returned(&self, call: &Call) {
+        match words::write_call(call) {
+            Some(words) => local(|local| self.append_words(local, words)),
+            None => self.write(&Fact::Call(*call)),
+        }
+    }
+
+    /// This thread has learnt that a point has passed.
+    #[inline]
+    pub fn joined(&self, joined: &Joined) {
+        match words::write_joined(joined) {
+            Some(words) => local(|local| self.append_words(local, words)),
+            None => self.write(&Fact::Joined(*joined)),
+        }
+    }
+
+    /// The ops from `first` to that of `last` have passed, which were sent to a device as one.
+    pub fn passed_together(&self, first: u64, last: &Passed) {
+        local(|local| self.append_words(local, words::write_passed_together(first, last)));
     }
 
     /// Writes more pieces of a batch, in as many facts as it takes.

@@ -303,6 +303,40 @@ fn the_short_forms_say_what_the_long_ones_say() {
 }
 
 #[test]
+fn calls_joins_and_ops_that_pass_together_have_short_forms() {
+    let file = file();
+    let buffers = Buffers::create(&file, 8 * BUFFER_BYTES, Wanted::default()).expect("a file");
+    let (writer, mut collector) = (FactWriter::open(&file).expect("it"), Collector::new(buffers));
+    let (now, point) = (ticks(), Point { stream: 3, ticket: 7 });
+    for stack in [0, 6] {
+        let site = CallSite { function: 9, caller: 0x1234, begin: now, stack };
+        writer.returned(&Call { site, end: now, blocked: 0, code: -5 });
+        writer.joined(&Joined { time: now, point, site, how: Join::Query });
+    }
+    let last = Passed { point, begin: now, end: now, outcome: Outcome::Done, together: 3, engine: 2 };
+    writer.passed_together(5, &last);
+    let mut all = All::default();
+    collector.finish(&mut all);
+    let facts: Vec<Fact> = all.0.into_iter().map(|(_, fact)| fact).collect();
+    let [Fact::Call(short), Fact::Joined(short_join), Fact::Call(long), Fact::Joined(long_join), rest @ ..] =
+        &facts[..]
+    else {
+        panic!("{facts:?}")
+    };
+    assert_eq!((short.code, short.site.function, short.site.caller, short.end > 0), (-5, 9, 0x1234, true));
+    assert_eq!(*long, Call { site: CallSite { stack: 6, ..short.site }, ..*short });
+    assert_eq!((short_join.point, short_join.how, short_join.site), (point, Join::Query, short.site));
+    assert_eq!(*long_join, Joined { site: CallSite { stack: 6, ..short_join.site }, ..*short_join });
+    let passed = rest.iter().map(|fact| match fact {
+        Fact::Passed(passed) => {
+            (passed.point.ticket, passed.together, passed.engine, passed.begin == passed.end)
+        }
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(passed.collect::<Vec<_>>(), [5, 6, 7].map(|ticket| (ticket, 3, 2, true)));
+}
+
+#[test]
 fn other_files_are_refused() {
     let empty = file();
     assert!(Buffers::open(&empty).is_err());

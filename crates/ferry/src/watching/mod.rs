@@ -144,12 +144,14 @@ impl EngineWatcher {
         let _ = MADE.try_with(|made| made.replace(Some((op, shown))));
     }
 
+    /// Ops of a device have passed, from the ticket `first` on, which share their times.
     #[cold]
-    fn passed_on_device(&self, point: ferry_watch::fact::Point, outcome: Outcome, when: DeviceTime) {
+    fn passed_on_device(&self, first: u64, last: Point, outcome: Outcome, when: DeviceTime) {
         let DeviceTime { begin_ns, end_ns, together, engine } = when;
         let engine = if engine == DeviceEngine::Copy { 1 } else { 2 };
         let (begin, end) = (self.device_ticks(begin_ns), self.device_ticks(end_ns));
-        self.writer.write(&Fact::Passed(Passed { point, begin, end, outcome, together, engine }));
+        let point = self.point(last);
+        self.writer.passed_together(first, &Passed { point, begin, end, outcome, together, engine });
     }
 
     fn device_of(&self, stream: u64) -> u32 {
@@ -250,8 +252,16 @@ impl Observer for EngineWatcher {
         self.contents.passed(point, outcome);
         match when {
             None => self.writer.passed(point, outcome),
-            Some(when) => self.passed_on_device(point, outcome, when),
+            Some(when) => self.passed_on_device(op.ticket, op, outcome, when),
         }
+    }
+
+    fn passed_together(&self, first: u64, last: Point, when: DeviceTime) {
+        if self.contents.is_wanted() {
+            let points = (first..=last.ticket).map(|ticket| self.point(Point { ticket, ..last }));
+            points.for_each(|point| self.contents.passed(point, Outcome::Done));
+        }
+        self.passed_on_device(first, last, Outcome::Done, when);
     }
 
     fn resolved(&self, op: Point, (dst, src, len): (usize, usize, usize)) {
@@ -270,11 +280,11 @@ impl Observer for EngineWatcher {
             JoinKind::Wait => Join::Wait,
             JoinKind::Query => Join::Query,
         };
-        if how == Join::Wait {
-            site::note_wait();
-        }
         let (time, site, point) = (ticks(), site::current(), self.point(point));
-        self.writer.write(&Fact::Joined(Joined { time, point, site, how }));
+        if how == Join::Wait {
+            site::note_wait(time);
+        }
+        self.writer.joined(&Joined { time, point, site, how });
     }
 
     fn capture_begun(&self, graph: u32, stream: u64) {

@@ -22,11 +22,40 @@ pub fn read(head: u64, words: &[u64], rate: &Rate) -> Option<Fact> {
     match of_kind {
         kind::LINEAR => unread.linear(own).map(Fact::Submitted),
         kind::PASSED_HERE => unread.passed_here(own).map(Fact::Passed),
+        kind::CALL_HERE => unread.call_here(own).map(Fact::Call),
+        kind::JOINED_HERE => unread.joined_here(own).map(Fact::Joined),
         _ => unread.fact(of_kind),
     }
 }
 
+/// The ops that have passed together, if the words say that: what is to be said of each, and the first
+/// ticket.
+pub fn read_range(head: u64, words: &[u64], rate: &Rate) -> Option<(Passed, u64)> {
+    let [ticket, begin, end, packed, first] = *words.first_chunk()?;
+    if head as u16 != kind::PASSED_TOGETHER || first > ticket {
+        return None;
+    }
+    let (outcome, engine, together) = (outcome(packed as u8)?, (packed >> 8) as u8, (packed >> 32) as u32);
+    let (begin, end) = (rate.nanos(begin), rate.nanos(end));
+    let point = Point { stream: (head >> 32) as u32, ticket };
+    Some((Passed { point, begin, end, outcome, together, engine }, first))
+}
+
 impl Unread<'_> {
+    fn call_here(&mut self, code: u32) -> Option<Call> {
+        let [begin, end, caller, packed] = self.some()?;
+        let (function, blocked) = ((packed >> 48) as u16, self.rate.duration(packed & ((1 << 48) - 1)));
+        let site = CallSite { function, caller, begin: self.rate.nanos(begin), stack: 0 };
+        Some(Call { site, end: self.rate.nanos(end), blocked, code: code as i32 })
+    }
+
+    fn joined_here(&mut self, stream: u32) -> Option<Joined> {
+        let [time, ticket, caller, begin, packed] = self.some()?;
+        let site = CallSite { function: packed as u16, caller, begin: self.rate.nanos(begin), stack: 0 };
+        let (time, how) = (self.rate.nanos(time), join(packed >> 16)?);
+        Some(Joined { time, point: Point { stream, ticket }, site, how })
+    }
+
     fn fact(&mut self, of_kind: u16) -> Option<Fact> {
         Some(match of_kind {
             kind::SUBMITTED => Fact::Submitted(self.op()?),
@@ -224,12 +253,7 @@ impl Unread<'_> {
 
     fn joined(&mut self) -> Option<Joined> {
         let (time, point, site) = (self.time()?, self.point()?, self.site()?);
-        let how = match self.next()? {
-            0 => Join::Wait,
-            1 => Join::Query,
-            2 => Join::Function,
-            _ => return None,
-        };
+        let how = join(self.next()?)?;
         Some(Joined { time, point, site, how })
     }
 
@@ -299,6 +323,15 @@ fn outcome(number: u8) -> Option<Outcome> {
         0 => Outcome::Done,
         1 => Outcome::Failed,
         2 => Outcome::Dropped,
+        _ => return None,
+    })
+}
+
+fn join(number: u64) -> Option<Join> {
+    Some(match number {
+        0 => Join::Wait,
+        1 => Join::Query,
+        2 => Join::Function,
         _ => return None,
     })
 }

@@ -134,11 +134,7 @@ fn write_other(fact: &Fact, to: &mut impl WordSink) -> u16 {
             to.put(*time);
             point(op, to);
             site(at, to);
-            to.put(match how {
-                Join::Wait => 0,
-                Join::Query => 1,
-                Join::Function => 2,
-            });
+            to.put(join_number(*how));
             kind::JOINED
         }
         Fact::CaptureBegun { time, site: at, graph, stream } => {
@@ -242,6 +238,39 @@ pub(crate) fn linear(time: u64, at: Point, call: &CallSite, way: &Route, moved: 
 pub(crate) fn passed_here(at: Point, begin: u64, end: u64, outcome: Outcome) -> [u64; 4] {
     let took = if begin == 0 { u64::MAX } else { end.saturating_sub(begin) };
     [head(kind::PASSED_HERE, 4, at.stream), at.ticket | outcome_number(outcome) << 56, end, took]
+}
+
+/// A call that has returned, as five words with the first; `None` if it has more to say than fits there.
+#[inline]
+pub(crate) fn call_here(call: &Call) -> Option<[u64; 5]> {
+    let Call { site, end, blocked, code } = call;
+    let packed = blocked | u64::from(site.function) << 48;
+    let head = head(kind::CALL_HERE, 5, *code as u32);
+    (*blocked < 1 << 48 && site.stack == 0).then_some([head, site.begin, *end, site.caller, packed])
+}
+
+/// A thread has learnt that a point has passed, as six words with the first; `None` as for a call.
+#[inline]
+pub(crate) fn joined_here(joined: &Joined) -> Option<[u64; 6]> {
+    let Joined { time, point, site, how } = joined;
+    let packed = u64::from(site.function) | join_number(*how) << 16;
+    let head = head(kind::JOINED_HERE, 6, point.stream);
+    (site.stack == 0).then_some([head, *time, point.ticket, site.caller, site.begin, packed])
+}
+
+fn join_number(how: Join) -> u64 {
+    match how {
+        Join::Wait => 0,
+        Join::Query => 1,
+        Join::Function => 2,
+    }
+}
+
+/// Ops from `first` on that were sent to a device as one have passed, as six words with the first.
+pub(crate) fn passed_together(first: u64, last: &Passed) -> [u64; 6] {
+    let head = head(kind::PASSED_TOGETHER, 6, last.point.stream);
+    let packed = outcome_number(last.outcome) | u64::from(last.engine) << 8 | u64::from(last.together) << 32;
+    [head, last.point.ticket, last.begin, last.end, packed, first]
 }
 
 fn outcome_number(outcome: Outcome) -> u64 {
