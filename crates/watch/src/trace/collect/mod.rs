@@ -272,8 +272,8 @@ impl Tracer {
         Some(call)
     }
 
-    /// The call of a thread that a fact at `end` names: the one that began at the same moment, or nearly so and
-    /// shares time with it. The clock of facts is calibrated while they are read: one moment may differ a
+    /// The call of a thread that a fact at `end` names: the one that began at the same moment, or nearly so
+    /// and shares time with it. The clock of facts is calibrated while they are read: one moment may differ a
     /// little from fact to fact. Short calls in a row share no time.
     fn open_call(&self, thread: u32, site: &CallSite, end: Nanos) -> Option<u32> {
         let mut open = self.open_calls[thread as usize].kept.iter().rev().copied();
@@ -349,8 +349,8 @@ impl Tracer {
         }
     }
 
-    /// Ties points to ops that became known after them, and puts times in order. To be called before the model
-    /// is read.
+    /// Ties points to ops that became known after them, and puts times in order. To be called before the
+    /// model is read.
     pub fn finish(&mut self) -> &TraceModel {
         self.order_times();
         let ops = &self.ops;
