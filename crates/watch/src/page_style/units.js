@@ -49,7 +49,7 @@ function niceStep(least) {
 }
 
 // The moments of an axis between `from` and `to` with at most `most` of them, in whole nanoseconds; each with
-// its text. Moments count from 0. All texts of an axis have one unit and as many decimals as the step needs:
+// its text. Moments count from 0, and there is none before. All texts of an axis have one unit and as many decimals as the step needs:
 // the unit of the largest moment, or a smaller one if that would need many decimals and few digits.
 function timeTicks(from, to, most) {
   const step = Math.max(1, niceStep(Math.max(to - from, 1) / Math.max(most, 1)));
@@ -59,7 +59,7 @@ function timeTicks(from, to, most) {
   const [name, scale] = units.find(([, factor]) => decimalsOf(factor) <= 2 || largest / factor >= 100) || units[0];
   const decimals = decimalsOf(scale);
   const ticks = [];
-  for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
+  for (let at = Math.max(0, Math.ceil(from / step) * step); at <= to; at += step) {
     ticks.push({ at, text: `${(at / scale).toFixed(decimals)} ${name}` });
   }
   return ticks;

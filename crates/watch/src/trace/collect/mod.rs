@@ -40,6 +40,12 @@ impl Default for TraceLimits {
 /// function of the program's may call the library again.
 const OPEN_CALLS: usize = 4;
 
+/// As many nanoseconds the begin of a call may differ from fact to fact.
+const CLOCK_SLACK: u64 = 10_000;
+
+/// As many nanoseconds two facts about one call have in common at least, if its begin differs.
+const SHARED_TIME: u64 = 1000;
+
 /// Reads facts and keeps a bounded model of what happened.
 #[derive(Default)]
 pub struct Tracer {
@@ -233,9 +239,7 @@ impl Tracer {
             self.model.left_out.calls += 1;
             return None;
         };
-        let open = &self.open_calls[thread as usize].kept;
-        let known = open.iter().rev().find(|&&call| self.model.calls[call as usize].begin == site.begin);
-        if let Some(&call) = known {
+        if let Some(call) = self.open_call(thread, site, end) {
             let entry = &mut self.model.calls[call as usize];
             entry.end = entry.end.max(end);
             return Some(call);
@@ -266,6 +270,21 @@ impl Tracer {
         }
         open.push(call);
         Some(call)
+    }
+
+    /// The call of a thread that a fact at `end` names: the one that began at the same moment, or nearly so
+    /// and shares time with it. The clock of facts is calibrated while they are read: one moment may differ a
+    /// little from fact to fact. Short calls in a row share no time.
+    fn open_call(&self, thread: u32, site: &CallSite, end: Nanos) -> Option<u32> {
+        let mut open = self.open_calls[thread as usize].kept.iter().rev().copied();
+        open.find(|&call| {
+            let entry = &self.model.calls[call as usize];
+            let shared = entry.end.min(end).saturating_sub(entry.begin.max(site.begin));
+            let is_near = entry.begin.abs_diff(site.begin) <= CLOCK_SLACK
+                && shared >= SHARED_TIME
+                && (entry.function, entry.caller) == (site.function, site.caller);
+            entry.begin == site.begin || is_near
+        })
     }
 
     fn known(&mut self, source: FactSource, time: Nanos, site: &CallSite, block: &Block) {
@@ -330,15 +349,10 @@ impl Tracer {
         }
     }
 
-    /// Ties points to ops that became known after them, and puts times in order: an op whose begin is not
-    /// known begins where it ends, and an op whose submission was told when it had begun already, since its
-    /// thread was slower than the worker, was submitted by then. To be called before the model is read.
+    /// Ties points to ops that became known after them, and puts times in order. To be called before the
+    /// model is read.
     pub fn finish(&mut self) -> &TraceModel {
-        for op in &mut self.model.ops {
-            op.begin = op.begin.or(op.end);
-            op.end = op.end.map(|end| end.max(op.begin.unwrap_or(end)));
-            op.submitted = op.submitted.map(|time| time.min(op.begin.unwrap_or(time)));
-        }
+        self.order_times();
         let ops = &self.ops;
         let waits = self.model.waits.iter_mut().filter_map(|wait| wait.awaited.as_mut());
         for point in waits.chain(self.model.joins.iter_mut().map(|join| &mut join.point)) {

@@ -4,7 +4,7 @@ use crate::blocks::BytePlace;
 use crate::fact::{Awaited, FactSource, Nanos, Outcome, Passed, Piece, Point, SubmittedOp, Work};
 use crate::trace::model::{OpState, TracedOp, TracedPlace, TracedPoint, TracedWait, WorkKind};
 
-use super::{Tracer, push};
+use super::{CLOCK_SLACK, Tracer, push};
 
 impl Tracer {
     /// The entry of an op, made if there is none and there is room.
@@ -111,6 +111,34 @@ impl Tracer {
         entry.together = passed.together.max(1);
         entry.engine = passed.engine;
         entry.worker = worker;
+    }
+
+    /// Puts the times of ops in order. An op whose begin is not known begins where it ends. One that seems to
+    /// begin before its stream has passed the op before it does so by the slack of the clock. And one whose
+    /// submission was told when it had begun already, by a thread that was slower than the worker, was
+    /// submitted by then.
+    pub(super) fn order_times(&mut self) {
+        let ops = &mut self.model.ops;
+        let mut order: Vec<usize> = (0..ops.len()).collect();
+        order.sort_unstable_by_key(|&at| (ops[at].stream, ops[at].ticket));
+        // The stream of the op before, its times as they were told, and as they are.
+        let mut before = (u32::MAX, (None, None), (None, None));
+        for at in order {
+            let op = &mut ops[at];
+            let told = (op.begin.or(op.end), op.end);
+            let is_behind = before.0 == op.stream;
+            (op.begin, op.end) = match (told, before.2) {
+                _ if is_behind && op.together > 1 && told == before.1 => before.2,
+                ((Some(begin), end), (_, Some(last)))
+                    if is_behind && begin < last && last - begin <= CLOCK_SLACK =>
+                {
+                    (Some(last), end.map(|end| end.max(last)))
+                }
+                ((begin, end), _) => (begin, end.max(begin.filter(|_| end.is_some()))),
+            };
+            op.submitted = op.submitted.map(|time| time.min(op.begin.unwrap_or(time)));
+            before = (op.stream, told, (op.begin, op.end));
+        }
     }
 
     pub(super) fn resolved(&mut self, source: FactSource, time: Nanos, point: Point, piece: &Piece) {

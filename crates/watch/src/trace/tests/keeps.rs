@@ -1,6 +1,8 @@
 //! What the tracer keeps of facts that come late, twice, never, or in masses.
 
-use crate::fact::{Awaited, Block, Call, Fact, Outcome, Piece, Point, SubmittedOp, Work};
+use crate::fact::{
+    Awaited, Block, Call, CallSite, Fact, Joined, Outcome, Passed, Piece, Point, SubmittedOp, Work,
+};
 use crate::testing::{MadeFacts, TO_DEVICE, TO_HOST, busy};
 
 use super::super::TraceLimits;
@@ -108,6 +110,46 @@ fn a_call_that_submits_much_is_one_call() {
     assert_eq!(tracer.model().calls.len(), 2);
     assert!(tracer.model().ops.iter().all(|op| op.call == Some(0)));
     assert_eq!(tracer.model().joins[0].point.op, Some(2));
+}
+
+#[test]
+fn a_call_whose_begin_was_told_a_little_differently_is_one_call() {
+    let mut made = MadeFacts::new(7);
+    let site = made.site("aclrtMemsetAsync");
+    made.submit(8, SubmittedOp { point: Point { stream: 1, ticket: 0 }, site, ..SubmittedOp::default() });
+    // The clock was calibrated anew in between.
+    let later = CallSite { begin: site.begin + 250, ..site };
+    let time = site.begin + 8000;
+    made.push(8, Fact::Joined(Joined { time, site, ..Joined::default() }));
+    made.push(8, Fact::Call(Call { site: later, end: site.begin + 9000, blocked: 400, code: 0 }));
+    // The next call of the same place begins when the first one has ended, or seems to begin a little before.
+    let next = CallSite { begin: site.begin + 8950, ..site };
+    made.push(8, Fact::Call(Call { site: next, end: site.begin + 12000, blocked: 0, code: 0 }));
+    let tracer = traced(&made.facts, TraceLimits::default());
+    let calls: Vec<_> = tracer.model().calls.iter().map(|it| (it.begin, it.end, it.blocked)).collect();
+    let begin = site.begin;
+    assert_eq!(calls, [(begin, begin + 9000, 400), (begin + 8950, begin + 12000, 0)]);
+}
+
+#[test]
+fn ops_of_a_stream_do_not_overlap_by_the_slack_of_the_clock() {
+    let mut made = MadeFacts::new(7);
+    let points: Vec<Point> = (0..4).map(|_| made.copy(8, 1, TO_DEVICE, PIECE)).collect();
+    let now = made.now;
+    made.passed(9, points[0], now, now + 1000);
+    made.passed(9, points[1], now + 940, now + 2000);
+    for &point in &points[2..] {
+        let (begin, end) = (now + 1990, now + 3000);
+        made.push(9, Fact::Passed(Passed { point, begin, end, together: 2, engine: 1, ..Passed::default() }));
+    }
+    let tracer = traced(&made.facts, TraceLimits::default());
+    let times: Vec<_> = tracer.model().ops.iter().map(|op| (op.begin, op.end)).collect();
+    let at = |begin, end| (Some(now + begin), Some(now + end));
+    assert_eq!(
+        times,
+        [at(0, 1000), at(1000, 2000), at(2000, 3000), at(2000, 3000)],
+        "sent as one: still one"
+    );
 }
 
 #[test]
