@@ -19,7 +19,7 @@ use ferry::engine::{
     fork,
     threads::cancel::{self, Cancelling},
 };
-use ferry_watch::{caller, fact::CallSite, site};
+use ferry_watch::{caller::CodePosition, fact::CallSite, site};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::{AtomicBool, Ordering},
@@ -29,22 +29,11 @@ use std::{
 /// code and a message of this thread.
 #[inline(always)]
 pub fn call(function: &ApiFunction, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
-    // Here, where it is inlined into the C function: whose return address that is.
-    let watch =
-        if site::is_on() { Some(watched::enter(function, caller::CodePosition::note())) } else { None };
-    finish(function, watch, body)
-}
-
-#[inline]
-fn finish(function: &ApiFunction, watch: Option<CallSite>, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
-    let cancelling = Cancelling::off();
-    let watch = watch.map(site::begin);
-    let code = guarded(function, body);
-    if let Some(site) = watch {
-        watched::leave(site, code);
+    if site::is_on() {
+        // Noted here, where this is inlined into the C function, since it is that one's caller that is meant.
+        return call_watched(watched::enter(function, CodePosition::note()), function, body);
     }
-    cancelling.back();
-    code
+    run(function, body)
 }
 
 /// As [`call`], for a function with a fast path, which returns false if it has done nothing and `body` has
@@ -55,14 +44,52 @@ pub fn call_fast(
     fast: impl FnOnce(&Here) -> bool,
     body: impl FnOnce(&Here) -> Result<()>,
 ) -> i32 {
-    let watch =
-        if site::is_on() { Some(watched::enter(function, caller::CodePosition::note())) } else { None };
-    let quick = || if_here(|here| function.allowed().is_ok() && fast(here));
-    if !is_forked() && matches!(catch_unwind(AssertUnwindSafe(quick)), Ok(true)) {
-        cancel::end_if_cancelled();
-        return c::ACL_SUCCESS;
+    if site::is_on() {
+        let site = watched::enter(function, CodePosition::note());
+        return call_fast_watched(site, function, fast, body);
     }
-    finish(function, watch, body)
+    if run_fast(function, fast) { c::ACL_SUCCESS } else { run(function, body) }
+}
+
+/// Runs a body in a process that is watched.
+#[cold]
+#[inline(never)]
+fn call_watched(site: CallSite, function: &ApiFunction, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
+    let site = site::begin(site);
+    let code = run(function, body);
+    watched::leave(site, code);
+    code
+}
+
+/// Runs a body with a fast path in a process that is watched. The facts of the fast path are its ops.
+#[cold]
+#[inline(never)]
+fn call_fast_watched(
+    site: CallSite,
+    function: &ApiFunction,
+    fast: impl FnOnce(&Here) -> bool,
+    body: impl FnOnce(&Here) -> Result<()>,
+) -> i32 {
+    if run_fast(function, fast) { c::ACL_SUCCESS } else { call_watched(site, function, body) }
+}
+
+/// Whether the fast path has done it.
+#[inline(always)]
+fn run_fast(function: &ApiFunction, fast: impl FnOnce(&Here) -> bool) -> bool {
+    let quick = || if_here(|here| function.allowed().is_ok() && fast(here));
+    let is_done = !is_forked() && matches!(catch_unwind(AssertUnwindSafe(quick)), Ok(true));
+    if is_done {
+        cancel::end_if_cancelled();
+    }
+    is_done
+}
+
+#[inline]
+fn run(function: &ApiFunction, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
+    let cancelling = Cancelling::off();
+    let code = guarded(function, body);
+    cancelling.back();
+    code
 }
 
 #[inline]

@@ -107,14 +107,14 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// The line through two samples. Those of one moment say nothing about the rate: one tick is a nanosecond
-    /// then.
+    /// The line through two samples; it is most exact near the later one. Those of one moment say nothing about
+    /// the rate: one tick is a nanosecond then.
     pub fn between(first: Sample, last: Sample) -> Rate {
         let ticks = last.ticks.wrapping_sub(first.ticks) as i64;
         let nanos = last.nanos.wrapping_sub(first.nanos) as i64;
         let is_known = ticks > 0 && nanos > 0;
         let nanos_per_tick = if is_known { nanos as f64 / ticks as f64 } else { 1.0 };
-        Rate { base: first, nanos_per_tick }
+        Rate { base: last, nanos_per_tick }
     }
 
     /// Nanoseconds of the monotonic clock; 0, which stands for no time, stays 0.

@@ -560,7 +560,7 @@ pub struct Rows {
 pub struct Passed {
     /// The op.
     pub point: Point,
-    /// When the work began.
+    /// When the work began; 0 if another thread told so in [`Fact::Begun`], or if it never began.
     pub begin: Nanos,
     /// When it ended.
     pub end: Nanos,

@@ -1,0 +1,135 @@
+//! `ferry trace` on programs in C: which line of theirs each call comes from, however the program ends.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use command::{ferry, output, text};
+use compile::compile;
+
+mod command;
+#[path = "command/compile.rs"]
+mod compile;
+
+/// Calls of many shapes, each on a line of its own: with a fast path and without, with more arguments than
+/// registers, that fail, that are called by pointers and in functions that are called in a loop.
+const PROGRAM: &str = r#"
+#include <acl/acl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+enum { SIZE = 1 << 16, UP = ACL_MEMCPY_HOST_TO_DEVICE };
+static char *host, *device;
+static aclrtStream stream;
+static void __attribute__((noinline)) up(int offset) {
+    aclrtMemcpyAsync(device + offset, 64, host + offset, 64, UP, stream); /* aclrtMemcpyAsync */
+}
+int main(int count, char **arguments) {
+    aclInit(NULL);
+    aclrtSetDevice(0); /* aclrtSetDevice */
+    aclrtCreateStream(&stream); /* aclrtCreateStream */
+    aclrtMallocHost((void **)&host, SIZE); /* aclrtMallocHost */
+    aclrtMalloc((void **)&device, SIZE, ACL_MEM_MALLOC_HUGE_FIRST); /* aclrtMalloc */
+    for (int i = 0; i < 100; i++) up(i * 64);
+    aclrtMemcpy2dAsync(device, 128, host, 128, 64, 16, UP, stream); /* aclrtMemcpy2dAsync */
+    void *dsts[2] = {device, device + 4096}, *srcs[2] = {host, host + 4096};
+    size_t sizes[2] = {64, 64}, indexes[1] = {0}, failed = 0;
+    aclrtMemcpyBatchAttr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.dstLoc.type = ACL_MEM_LOCATION_TYPE_DEVICE;
+    attr.srcLoc.type = ACL_MEM_LOCATION_TYPE_HOST;
+    aclrtMemcpyBatchAsync(dsts, sizes, srcs, sizes, 2, &attr, indexes, 1, &failed, stream); /* aclrtMemcpyBatchAsync */
+    aclError (*fill)(void *, size_t, int32_t, size_t, aclrtStream) = aclrtMemsetAsync;
+    fill(device, SIZE, 7, 64, stream); /* aclrtMemsetAsync */
+    aclrtMemcpy(host, 1, device, 2, ACL_MEMCPY_DEVICE_TO_HOST); /* aclrtMemcpy */
+    aclrtSynchronizeStream(stream); /* aclrtSynchronizeStream */
+    if (count > 1) kill(getpid(), atoi(arguments[1]));
+    aclrtFree(device); /* aclrtFree */
+    return 7;
+}
+"#;
+
+/// The functions whose calls have a line of their own, in the order of the program.
+fn functions() -> Vec<(usize, &'static str)> {
+    let lines = PROGRAM.lines().enumerate();
+    let named = lines.filter_map(|(index, line)| {
+        let name = line.split_once("/* acl")?.1.strip_suffix(" */")?;
+        Some((index + 1, line.split_at(line.find("/* acl")? + 3).1.split_at(3 + name.len()).0))
+    });
+    named.collect()
+}
+
+/// The calls of a trace: name, file and line.
+fn calls(folder: &Path) -> Vec<(String, String)> {
+    let is_json = |path: &PathBuf| path.extension().is_some_and(|end| end == "json");
+    let files = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let file = files.into_iter().find(is_json).expect("a file for viewers");
+    let events: Vec<Value> = serde_json::from_slice(&std::fs::read(file).expect("readable")).expect("JSON");
+    let name = |event: &Value| Some(event["name"].as_str()?.strip_prefix("AscendCL@")?.to_owned());
+    let caller = |event: &Value| event["args"]["caller"].as_str().unwrap_or_default().to_owned();
+    events.iter().filter_map(|event| Some((name(event)?, caller(event)))).collect()
+}
+
+/// Every call has the line that it stands in, and the fast path of copies has all of its calls.
+fn judge(folder: &Path, source: &str) {
+    let calls = calls(folder);
+    for (line, function) in functions().into_iter().filter(|(_, function)| *function != "aclrtFree") {
+        let place = format!("{source}:{line} ");
+        let of_it = calls.iter().filter(|(name, _)| name == function);
+        let (found, right) = (of_it.clone().count(), of_it.filter(|(_, at)| at.contains(&place)).count());
+        let want = if function == "aclrtMemcpyAsync" { 100 } else { 1 };
+        assert_eq!((found, right), (want, want), "{function} at {place}: {calls:?}");
+    }
+    assert!(folder.join("index.html").exists());
+}
+
+#[test]
+fn every_call_has_its_line_and_the_exit_code_is_the_programs() {
+    let program = compile("trace-lines", PROGRAM);
+    let folder = program.with_extension("lines");
+    let _ = std::fs::remove_dir_all(&folder);
+    let said = output(ferry(&["trace", "-o"]).arg(&folder).arg("--").arg(&program));
+    assert_eq!(said.status.code(), Some(7), "{}", text(&said.stderr));
+    judge(&folder, "trace-lines.c");
+}
+
+#[test]
+fn a_killed_program_is_traced_as_far_as_it_ran() {
+    let program = compile("trace-killed", PROGRAM);
+    let folder = program.with_extension("killed");
+    let _ = std::fs::remove_dir_all(&folder);
+    let said = output(ferry(&["trace", "-o"]).arg(&folder).arg("--").arg(&program).arg("9"));
+    assert_eq!(said.status.code(), Some(128 + 9), "{}", text(&said.stderr));
+    judge(&folder, "trace-killed.c");
+}
+
+#[test]
+fn the_environment_alone_has_a_program_traced() {
+    let program = compile("trace-alone", PROGRAM);
+    let folder = program.with_extension("alone");
+    let _ = std::fs::remove_dir_all(&folder);
+    let run = |arguments: &[&str], folder: &Path| {
+        let mut command: Command = ferry(&["run", "--"]);
+        output(command.arg(&program).args(arguments).env("FERRY_TRACE", folder)).status.code()
+    };
+    assert_eq!(run(&[], &folder), Some(7));
+    judge(&folder, "trace-alone.c");
+    assert!(!folder.join("facts").exists(), "the trace was made of them");
+    let killed = program.with_extension("killed");
+    let _ = std::fs::remove_dir_all(&killed);
+    assert_eq!(run(&["11"], &killed), Some(128 + 11));
+    let said = output(ferry(&["trace", "--from"]).arg(killed.join("facts")));
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    judge(&killed, "trace-alone.c");
+}
+
+#[test]
+fn a_file_that_has_no_facts_is_named() {
+    let program = compile("trace-other", "int main(void) { return 0; }");
+    let said = output(ferry(&["trace", "--from"]).arg(&program));
+    assert_eq!(said.status.code(), Some(1));
+    let printed = text(&said.stderr);
+    assert!(printed.contains("trace-other") && printed.contains("no file of facts"), "{printed}");
+}
