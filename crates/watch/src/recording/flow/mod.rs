@@ -7,7 +7,8 @@
 //!
 //! Contents are symbolic: a pattern for each distinct hash, the bytes of a fill, or recorded bytes. Where the
 //! recorded hash says that the program has changed host memory before an op read it, the replay writes it
-//! as well ([`Flow::host_writes`]).
+//! as well ([`Flow::host_writes`]). Where recorded bytes say that something unseen has changed device memory,
+//! the stream writes it ([`Flow::injected`]).
 //!
 //! `hazards` goes through the recording in an order that happens-before allows and finds races; `values` goes
 //! through the same order and moves contents. Arrows: both use `order` and `span_map`; nothing
@@ -32,6 +33,9 @@ pub struct Flow {
     pub contents: Vec<Content>,
     /// For each op, the sources that the submitting thread writes before it submits.
     pub host_writes: Vec<Vec<Expected>>,
+    /// For each op, the sources in device memory that are written by its stream before it: the recorded bytes
+    /// show that something outside of the recording has changed them, a kernel or another process.
+    pub injected: Vec<Vec<Expected>>,
     /// What allocations contain before anything is written there, where something reads it.
     pub initial: Vec<InitialContent>,
     /// For each op, what it leaves in its destination, as far as that is known.

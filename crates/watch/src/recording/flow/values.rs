@@ -6,6 +6,7 @@ use super::hazards::{ByteSpan, Races, spans};
 use super::order::Happening;
 use super::span_map::{Sliced, SpanMap};
 use super::{Content, Flow};
+use crate::ContentHasher;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -57,11 +58,18 @@ pub fn follow(recording: &Recording, limits: &ReplayLimits, hazards: Races) -> F
         patterns: HashMap::new(),
         fills: HashMap::new(),
         sources: HashMap::new(),
-        flow: Flow { host_writes: vec![Vec::new(); ops], expected: vec![Vec::new(); ops], ..Flow::default() },
+        flow: Flow {
+            host_writes: vec![Vec::new(); ops],
+            injected: vec![Vec::new(); ops],
+            expected: vec![Vec::new(); ops],
+            ..Flow::default()
+        },
     };
     for happening in &hazards.order.happenings {
         match *happening {
-            Happening::Submitted { op, .. } if hazards.is_written_by_host[op] => follower.write_source(op),
+            Happening::Submitted { op, .. } if hazards.is_written_by_host[op] => {
+                follower.flow.host_writes[op] = follower.write_source(op);
+            }
             Happening::Ran { op } if limits.is_replayed[op] => follower.run(op),
             _ => {}
         }
@@ -146,24 +154,19 @@ impl Follower<'_> {
         Some(added)
     }
 
-    /// The host writes the source of an op.
-    fn write_source(&mut self, number: usize) {
+    /// The source of an op gets the recorded content. Says what is written.
+    fn write_source(&mut self, number: usize) -> Vec<Expected> {
         let op = &self.recording.ops[number];
-        let Some(content) = self.source(op) else { return };
-        let mut at = 0;
+        let Some(content) = self.source(op) else { return Vec::new() };
+        let (mut at, mut written) = (0, Vec::new());
         for span in spans(&op.work).1 {
             let len = span.end - span.start;
             let value = Value { content: Some(content), at };
             self.memory[span.allocation as usize].insert(span.start, span.end, value);
-            self.flow.host_writes[number].push(Expected {
-                allocation: span.allocation,
-                offset: span.start,
-                len,
-                content,
-                at,
-            });
+            written.push(Expected { allocation: span.allocation, offset: span.start, len, content, at });
             at += len;
         }
+        written
     }
 
     fn run(&mut self, number: usize) {
@@ -175,10 +178,30 @@ impl Follower<'_> {
                 vec![(*len, Value { content, at: 0 })]
             }
             RecordedWork::Reduce { .. } => self.reduce(number, &written, &read),
-            _ => self.read(number, &read),
+            _ => {
+                self.inject(number, &read);
+                self.read(number, &read)
+            }
         };
         self.flow.written = self.flow.written.saturating_add(op.work.bytes());
         self.write(number, &written, moved);
+    }
+
+    /// Recorded bytes that are not those which the op would find go into its source, if it is in device
+    /// memory.
+    fn inject(&mut self, number: usize, read: &[ByteSpan]) {
+        let op = &self.recording.ops[number];
+        let is_device =
+            |span: &ByteSpan| self.recording.allocations[span.allocation as usize].device.is_some();
+        let (Some(hash), true) = (op.hashes.source, op.source.is_some()) else { return };
+        if !read.iter().all(is_device) || !self.hazards.unknown_reads[number].is_empty() {
+            return;
+        }
+        let values = self.read(number, read);
+        let is_known = values.iter().all(|(_, value)| value.content.is_some());
+        if is_known && ContentHasher::hash(&self.bytes(&values)) != hash {
+            self.flow.injected[number] = self.write_source(number);
+        }
     }
 
     /// The values of what an op reads, with their lengths, in order.
