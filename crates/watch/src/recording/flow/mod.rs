@@ -26,6 +26,11 @@ use super::model::Recording;
 pub use content::Content;
 pub use values::{Expected, InitialContent};
 
+/// Ranges of bytes that a prediction visits before it becomes less fine: so many, and some for each rectangle
+/// of the recording.
+const AFFORDED_EFFORT: u64 = 4_000_000;
+const AFFORDED_FOR_A_RECT: u64 = 8;
+
 /// What a replay does besides the recorded work, and what comes of it.
 #[derive(Clone, Debug, Default)]
 pub struct Flow {
@@ -52,9 +57,16 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Predicts a replay.
+    /// Predicts a replay, in bounded time: of a recording with very many races and rows less is predicted.
     pub fn predict(recording: &Recording, limits: &ReplayLimits) -> Flow {
-        let hazards = hazards::find(recording, limits);
+        let rects = recording.ops.iter().map(|op| op.work.rects().len() as u64).sum::<u64>();
+        Flow::predict_within(recording, limits, AFFORDED_EFFORT + AFFORDED_FOR_A_RECT * rects)
+    }
+
+    /// As [`predict`](Self::predict), with another bound: how many ranges of bytes are visited before they
+    /// are told apart less finely.
+    pub fn predict_within(recording: &Recording, limits: &ReplayLimits, afforded: u64) -> Flow {
+        let hazards = hazards::find(recording, limits, afforded);
         values::follow(recording, limits, hazards)
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::limits::ReplayLimits;
 use super::super::model::{RecordedOp, RecordedWork, Recording};
-use super::hazards::{ByteSpan, Races, spans};
+use super::hazards::{ByteSpan, Races, outlines, spans};
 use super::order::Happening;
 use super::span_map::{Sliced, SpanMap};
 use super::{Content, Flow};
@@ -32,6 +32,10 @@ pub type InitialContent = Expected;
 
 /// Reductions over more bytes than this are not predicted.
 const LONGEST_REDUCTION: u64 = 64 << 20;
+
+/// An op that finds more parts of different contents than this, besides those that it copies one by one, is
+/// not predicted.
+const MOST_PARTS: usize = 1 << 12;
 
 /// What bytes are: a part of a content, or unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +89,7 @@ pub fn follow(recording: &Recording, limits: &ReplayLimits, hazards: Races) -> F
 pub fn left_by(recording: &Recording, expected: &[Vec<Expected>], ops: &[usize]) -> Vec<Expected> {
     let mut memory: BTreeMap<u32, SpanMap<Value>> = BTreeMap::new();
     for op in ops {
-        for span in spans(&recording.ops[*op].work).0 {
+        for span in outlines(&recording.ops[*op].work).0 {
             memory.entry(span.allocation).or_default().insert(span.start, span.end, UNKNOWN);
         }
         for part in &expected[*op] {
@@ -171,6 +175,13 @@ impl Follower<'_> {
 
     fn run(&mut self, number: usize) {
         let op = &self.recording.ops[number];
+        self.flow.written = self.flow.written.saturating_add(op.work.bytes());
+        if self.hazards.is_coarse[number] {
+            for span in outlines(&op.work).0 {
+                self.memory[span.allocation as usize].insert(span.start, span.end, UNKNOWN);
+            }
+            return;
+        }
         let (written, read) = spans(&op.work);
         let moved = match &op.work {
             RecordedWork::Fill { pattern, len, .. } => {
@@ -183,7 +194,6 @@ impl Follower<'_> {
                 self.read(number, &read)
             }
         };
-        self.flow.written = self.flow.written.saturating_add(op.work.bytes());
         self.write(number, &written, moved);
     }
 
@@ -207,6 +217,10 @@ impl Follower<'_> {
     /// The values of what an op reads, with their lengths, in order.
     fn read(&mut self, number: usize, read: &[ByteSpan]) -> Vec<(u64, Value)> {
         let mut values = Vec::new();
+        let mut unknown: HashMap<u32, SpanMap<Value>> = HashMap::new();
+        for hole in &self.hazards.unknown_reads[number] {
+            unknown.entry(hole.allocation).or_default().insert(hole.start, hole.end, UNKNOWN);
+        }
         let mut at = 0;
         for span in read {
             self.begin_with(number, *span, at);
@@ -215,12 +229,14 @@ impl Follower<'_> {
             for (start, end, value) in self.memory[span.allocation as usize].within(span.start, span.end) {
                 seen.insert(start, end, value);
             }
-            for unknown in &self.hazards.unknown_reads[number] {
-                if unknown.allocation == span.allocation {
-                    seen.insert(unknown.start, unknown.end, UNKNOWN);
-                }
+            let holes = unknown.get(&span.allocation).into_iter();
+            for (start, end, value) in holes.flat_map(|holes| holes.within(span.start, span.end)) {
+                seen.insert(start, end, value);
             }
             values.extend(seen.within(span.start, span.end).map(|(start, end, value)| (end - start, value)));
+            if values.len() > MOST_PARTS + read.len() {
+                return vec![(self.recording.ops[number].work.bytes(), UNKNOWN)];
+            }
         }
         values
     }
