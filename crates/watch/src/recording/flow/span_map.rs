@@ -77,7 +77,7 @@ impl<T: Sliced> SpanMap<T> {
         }
     }
 
-    /// Makes one span of a range, all of which has values; `join` adds the value of the next part to the first.
+    /// Makes one span of a range, all of which has values; `join` adds the value of each part to the first.
     pub fn merge(&mut self, start: u64, end: u64, mut join: impl FnMut(&mut T, T)) {
         self.cut(start);
         self.cut(end);
