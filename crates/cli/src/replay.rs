@@ -76,7 +76,7 @@ pub fn main(args: &ReplayArgs) -> Result<ExitCode> {
         (pass.is_paced, pass.is_checked) = (false, true);
         let checked = replay.run(&pass).map_err(failed)?;
         put(&table::checks(&replay, &checked));
-        is_right &= tell_failures(&checked) && checked.mismatched == 0;
+        is_right &= tell_failures(&checked) && checked.mismatched == 0 && checked.wrong_hashes.is_empty();
     }
     Ok(if is_right && !is_damaged { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

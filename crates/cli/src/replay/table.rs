@@ -6,6 +6,9 @@ use ferry::replay::{Replay, ReplayReport};
 use ferry_terminal::{bytes, time};
 use ferry_watch::recording::{RecordedWork, ReplayLimits, StepAction};
 
+/// How many ops with another hash than the recorded one are named.
+const SHOWN_HASHES: usize = 20;
+
 /// What ops of one kind took.
 #[derive(Default)]
 struct OpTotals {
@@ -105,6 +108,15 @@ pub fn checks(replay: &Replay, report: &ReplayReport) -> String {
     };
     if compared < written && report.mismatched == 0 {
         let _ = writeln!(text, "the others depend on races, or on sums of floats, and are not predicted");
+    }
+    if report.hashed > 0 {
+        let wrong = report.wrong_hashes.len();
+        let _ = writeln!(text, "{} ops have recorded contents: {wrong} left another hash", report.hashed);
+    }
+    for op in report.wrong_hashes.iter().take(SHOWN_HASHES) {
+        let op = &replay.recording.ops[*op];
+        let (ticket, stream, kind) = (op.point.ticket, op.point.stream, op.work.kind());
+        let _ = writeln!(text, "  op {ticket} of stream {stream} ({kind}): the program got other bytes");
     }
     for mismatch in &report.mismatches {
         let op = &replay.recording.ops[mismatch.op];

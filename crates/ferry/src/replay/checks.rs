@@ -3,13 +3,19 @@
 //! Behind an op that left something predictable its stream gets a function that compares. Device memory is
 //! copied to page-locked memory before that, by the same stream.
 
-use super::{Mismatch, Replay, memory::ReplayMemory};
+use super::{Mismatch, Replay, ReplayReport, memory::ReplayMemory};
 use crate::Result;
 use ferry_core::{
     Access, Home, Memory, Op, Plan, Request, Rows, Runtime, Stream, Ticket,
     indirect::{Cell, DESCRIPTOR_LEN, Through},
 };
-use ferry_watch::recording::{Location, Rect, flow::Expected};
+use ferry_watch::{
+    ContentHasher,
+    recording::{
+        Location, Rect,
+        flow::{Content, Expected},
+    },
+};
 use std::{
     slice,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -46,6 +52,9 @@ struct CheckState {
     mismatched: u64,
     mismatches: Vec<Mismatch>,
     scratch: usize,
+    /// How many ops left contents whose hash was compared with the recorded one, and those that differ.
+    hashed: u64,
+    wrong_hashes: Vec<usize>,
 }
 
 impl Checks {
@@ -58,10 +67,12 @@ impl Checks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes compared, how many places differed, and the first of them.
-    pub(super) fn outcome(&self) -> (u64, u64, Vec<Mismatch>) {
+    /// Writes what came of the comparisons into a report.
+    pub(super) fn report(&self, report: &mut ReplayReport) {
         let state = self.state();
-        (state.compared, state.mismatched, state.mismatches.clone())
+        (report.compared, report.mismatched) = (state.compared, state.mismatched);
+        (report.hashed, report.wrong_hashes) = (state.hashed, state.wrong_hashes.clone());
+        report.mismatches = state.mismatches.clone();
     }
 
     /// Submits the check of what an op has left, behind it. `None` if there is nothing to check.
@@ -96,6 +107,30 @@ impl Checks {
             checks.compare(op, &expected, &places, base);
         };
         stream.call(compare).map(Some)
+    }
+
+    /// Has a stream write device memory before what is submitted next.
+    pub(super) fn inject(
+        self: &Arc<Self>,
+        parts: &[Expected],
+        stream: &Arc<Stream>,
+        memory: &ReplayMemory,
+    ) -> Result<()> {
+        for part in parts {
+            let scratch = self.scratch(part.len as usize)?;
+            // SAFETY: memory that was just allocated for this, and that nothing else knows.
+            let bytes = unsafe { slice::from_raw_parts_mut(scratch.base as *mut u8, part.len as usize) };
+            self.replay.flow.contents[part.content as usize].write(part.at, bytes);
+            let dst = memory.address(Location { allocation: part.allocation, offset: part.offset as i64 })?;
+            let rows = Rows::linear(dst, scratch.base, part.len as usize);
+            let plan = |memory: &Memory| {
+                Plan::new([rows], memory, |_, _| Ok(())).map(Op::Copy).map_err(|misfit| misfit.error)
+            };
+            // SAFETY: all of it is memory that the runtime knows, which stays until the op has passed.
+            unsafe { stream.submit(plan) }?;
+            stream.call(move || drop(scratch))?;
+        }
+        Ok(())
     }
 
     /// Has a stream copy device memory to memory of the host: `(offset there, address, length)`.
@@ -137,6 +172,7 @@ impl Checks {
     }
 
     fn compare(&self, op: usize, expected: &[Expected], places: &[ComparedPlace], scratch: usize) {
+        let mut hasher = ContentHasher::default();
         for (part, place) in expected.iter().zip(places) {
             let address = match place {
                 ComparedPlace::Address(address) => *address,
@@ -145,6 +181,7 @@ impl Checks {
             // SAFETY: memory of the replay, or scratch memory that this check owns; the stream has written it
             // and everything that writes it again comes later, or the bytes would not be predicted.
             let found = unsafe { slice::from_raw_parts(address as *const u8, part.len as usize) };
+            hasher.add(found);
             let differs = self.first_difference(part, found);
             let mut state = self.state();
             state.compared += part.len;
@@ -154,6 +191,26 @@ impl Checks {
                 let offset = part.offset + offset as u64;
                 state.mismatches.push(Mismatch { op, allocation: part.allocation, offset, expected, found });
             }
+        }
+        self.compare_hash(op, expected, hasher.finish());
+    }
+
+    /// With recorded contents, what an op leaves has the recorded hash.
+    fn compare_hash(&self, op: usize, expected: &[Expected], hash: u64) {
+        let recorded = &self.replay.recording.ops[op];
+        let is_real = |part: &Expected| {
+            !matches!(self.replay.flow.contents[part.content as usize], Content::Pattern(_))
+        };
+        let covered: u64 = expected.iter().map(|part| part.len).sum();
+        let is_of_this_op = *expected == self.replay.flow.expected[op] && covered == recorded.work.bytes();
+        let Some(wanted) = recorded.hashes.destination.filter(|_| recorded.source.is_some()) else { return };
+        if !is_of_this_op || !expected.iter().all(is_real) {
+            return;
+        }
+        let mut state = self.state();
+        state.hashed += 1;
+        if hash != wanted {
+            state.wrong_hashes.push(op);
         }
     }
 

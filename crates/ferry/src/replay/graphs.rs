@@ -68,6 +68,9 @@ impl Pass<'_> {
         let stream = stream.ok_or_else(|| Kind::Captured.because("a graph is launched before its stream"))?;
         if self.options.is_checked {
             launch.ops.iter().try_for_each(|op| self.write_sources(*op))?;
+            for op in &launch.ops {
+                self.checks.inject(&self.replay.flow.injected[*op], stream, &self.memory)?;
+            }
         }
         let ticket = graph.execute(stream)?;
         let last = match self.options.is_checked {

@@ -80,6 +80,10 @@ pub struct ReplayReport {
     pub mismatches: Vec<Mismatch>,
     /// How many places there are.
     pub mismatched: u64,
+    /// How many ops left contents that were compared by their recorded hashes.
+    pub hashed: u64,
+    /// Those whose hash is not the recorded one.
+    pub wrong_hashes: Vec<usize>,
     /// What streams said in the end about ops that failed.
     pub failures: Vec<String>,
 }
@@ -226,11 +230,12 @@ impl<'a> Pass<'a> {
             let stream = self.streams[op.point.stream as usize].get()?;
             self.times.ran(stream.id(), ticket.load(Ordering::Relaxed))
         });
-        let (compared, mismatched, mismatches) = self.checks.outcome();
         let total = |all: &Mutex<Duration>| *all.lock().unwrap_or_else(PoisonError::into_inner);
         let (submitting, blocked) = (total(&self.submitting), total(&self.blocked));
         let ran = ran.collect();
-        ReplayReport { wall, submitting, blocked, ran, compared, mismatches, mismatched, failures }
+        let mut report = ReplayReport { wall, submitting, blocked, ran, failures, ..ReplayReport::default() };
+        self.checks.report(&mut report);
+        report
     }
 
     fn run_thread(&self, thread: u32, start: Instant) -> Result<()> {

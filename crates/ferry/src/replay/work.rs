@@ -18,6 +18,7 @@ impl Pass<'_> {
         let stream = stream.ok_or_else(|| Kind::BadAddress.because("an op comes before its stream"))?;
         if self.options.is_checked {
             self.write_sources(number)?;
+            self.checks.inject(&self.replay.flow.injected[number], stream, &self.memory)?;
         }
         let fences = self.fences(&recorded.awaits);
         let ticket = match self.replay.limits.is_replayed[number] {

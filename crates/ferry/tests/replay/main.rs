@@ -11,8 +11,8 @@ use ferry::{
     replay::{Replay, ReplayOptions, ReplayReport},
 };
 use ferry_watch::{
-    Fact,
-    fact::{Awaited, Origin, Piece, Point, Rows, Work},
+    ContentHasher, Fact,
+    fact::{Awaited, End, Origin, Piece, Point, Rows, Work},
     recording::{Recording, flow::Content},
 };
 use program::Program;
@@ -113,6 +113,31 @@ fn bytes_that_are_not_as_predicted_are_found() {
     let report = Arc::new(replay).run(&options(true, false)).expect("a replay");
     assert_eq!(report.mismatched, 1);
     assert_eq!((report.mismatches[0].op, report.mismatches[0].allocation), (1, 3));
+}
+
+/// A copy of bytes that were recorded, with the hash of what it left.
+fn copy_recorded(program: &mut Program, dst: u64, src: u64, bytes: &[u8], left: &[u8]) {
+    let point = program.copy(0, dst, src, bytes.len() as u64);
+    program.pass(point, ContentHasher::hash(bytes), ContentHasher::hash(left));
+    program.write(0, Fact::Bytes { point, end: End::Source, offset: 0, bytes: bytes.to_vec() });
+}
+
+#[test]
+fn recorded_contents_are_checked_by_their_hashes() {
+    let mut program = begin();
+    copy_recorded(&mut program, DEVICE, PINNED, b"abcdefgh", b"abcdefgh");
+    copy_recorded(&mut program, BACK, DEVICE, b"abcdefgh", b"abcdefgh");
+    // Something that was not recorded has written device memory.
+    copy_recorded(&mut program, BACK + 8, DEVICE + 2, b"xyz", b"xyz");
+    copy_recorded(&mut program, BACK + 16, DEVICE, b"abxyzfgh", b"abxyzfgh");
+    let (_, report) = replay(program.recording());
+    assert_eq!((report.mismatched, report.hashed, &report.wrong_hashes[..]), (0, 4, &[][..]));
+    assert_eq!(report.compared, 27);
+
+    // The program got other bytes than its copy had read.
+    copy_recorded(&mut program, BACK, DEVICE, b"abxyzfgh", b"abxy?fgh");
+    let (_, report) = replay(program.recording());
+    assert_eq!((report.mismatched, report.hashed, &report.wrong_hashes[..]), (0, 5, &[4][..]));
 }
 
 #[test]

@@ -67,15 +67,40 @@ impl Accesses {
         self.last_writer
     }
 
-    /// Those of other streams that `access`, with this clock, conflicts with and is not ordered after.
-    pub fn racing(&self, access: &FlowAccess, clock: ClockView) -> impl Iterator<Item = FlowAccess> {
-        let (stream, is_write) = (access.stream, access.is_write);
-        let others = self.streams.iter().filter(move |own| own.stream != stream);
-        others.flat_map(move |own| {
-            let passed = clock[own.stream as usize];
-            let unordered = own.list.iter().rev().take_while(move |other| other.ticket > passed);
-            unordered.filter(move |other| is_write || other.is_write).copied()
-        })
+    /// Those of other streams that `access`, a write with this clock, is not ordered after. They are unknown
+    /// from here on, which is to be told once: they are forgotten.
+    pub fn take_racing(&mut self, access: &FlowAccess, clock: ClockView) -> Vec<FlowAccess> {
+        let mut racing = Vec::new();
+        for own in self.streams.iter_mut().filter(|own| own.stream != access.stream) {
+            let ordered = own.list.partition_point(|other| other.ticket <= clock[own.stream as usize]);
+            racing.extend(own.list.drain(ordered..));
+        }
+        racing
+    }
+
+    /// Whether a write of another stream races with `access`.
+    pub fn races_with_write(&self, access: &FlowAccess, clock: ClockView) -> bool {
+        let others = self.streams.iter().filter(|own| own.stream != access.stream);
+        others.into_iter().any(|own| own.newest_write > clock[own.stream as usize])
+    }
+
+    /// Takes up what is known of other bytes: of both together only what holds for all of them.
+    pub fn join(&mut self, other: Accesses) {
+        for theirs in other.streams {
+            match self.streams.iter_mut().find(|own| own.stream == theirs.stream) {
+                Some(own) => {
+                    own.list.extend(theirs.list);
+                    own.list.sort_unstable_by_key(|access| (access.ticket, access.op, access.is_write));
+                    own.list.dedup();
+                    own.newest = own.newest.max(theirs.newest);
+                    own.newest_write = own.newest_write.max(theirs.newest_write);
+                }
+                None => self.streams.push(theirs),
+            }
+        }
+        if self.last_writer != other.last_writer {
+            self.last_writer = None;
+        }
     }
 
     /// For each other stream, how far it must have come before `access`.

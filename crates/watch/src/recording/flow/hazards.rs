@@ -11,6 +11,9 @@ use super::order::{Happening, ReplayOrder, order, target};
 use super::span_map::{Sliced, SpanMap};
 use std::{collections::HashMap, rc::Rc};
 
+/// Ops with more rows and pieces than this are not predicted.
+const MOST_PARTS: u64 = 1 << 14;
+
 /// A range of bytes of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSpan {
@@ -40,35 +43,57 @@ pub struct Races {
     pub unknown_reads: Vec<Vec<ByteSpan>>,
     /// For each op, parts of its destination whose bytes are unknown when it has written them.
     pub unknown_writes: Vec<Vec<ByteSpan>>,
+    /// For each op, whether only the outlines of its rectangles were looked at.
+    pub is_coarse: Vec<bool>,
     /// For each op, whether the submitting thread writes its source before.
     pub is_written_by_host: Vec<bool>,
     /// For each step, joins and host writes of other threads that come before.
     pub after: Vec<Vec<usize>>,
 }
 
-/// The rows of the destination, and of the source.
+/// The parts of the destination, and of the source, in order. Rows that follow each other are one part.
 pub fn spans(work: &RecordedWork) -> (Vec<ByteSpan>, Vec<ByteSpan>) {
+    let (mut written, mut read) = (Vec::new(), Vec::new());
+    for rect in work.rects().iter().filter(|rect| rect.bytes() > 0) {
+        written.extend(rows(rect, rect.dst, rect.dst_pitch));
+        read.extend(rows(rect, rect.src, rect.src_pitch));
+    }
+    if let RecordedWork::Fill { dst, len, .. } = work {
+        written.push(ByteSpan::of(*dst, *len));
+    }
+    (written, read)
+}
+
+fn rows(rect: &Rect, at: Location, pitch: u64) -> impl Iterator<Item = ByteSpan> {
+    let (count, len) = if pitch == rect.width { (1, rect.bytes()) } else { (rect.height, rect.width) };
+    (0..count).map(move |row| {
+        let offset = at.offset.wrapping_add(pitch.wrapping_mul(row) as i64);
+        ByteSpan::of(Location { offset, ..at }, len)
+    })
+}
+
+/// As [`spans`], with one part for each rectangle, which has what lies between its rows as well.
+pub fn outlines(work: &RecordedWork) -> (Vec<ByteSpan>, Vec<ByteSpan>) {
+    let rects = work.rects().iter().filter(|rect| rect.bytes() > 0);
+    let written = rects.clone().map(|rect| ByteSpan::of(rect.dst, rect.span(rect.dst_pitch)));
     let fill = match work {
         RecordedWork::Fill { dst, len, .. } => Some(ByteSpan::of(*dst, *len)),
         _ => None,
     };
-    let rows = |rect: &Rect, at: Location, pitch: u64| {
-        let rect = *rect;
-        let rows = if rect.width == 0 { 0 } else { rect.height };
-        (0..rows).map(move |row| {
-            let offset = at.offset.wrapping_add(pitch.wrapping_mul(row) as i64);
-            ByteSpan::of(Location { offset, ..at }, rect.width)
-        })
-    };
-    let rects = work.rects();
-    let written = rects.iter().flat_map(|rect| rows(rect, rect.dst, rect.dst_pitch)).chain(fill).collect();
-    (written, rects.iter().flat_map(|rect| rows(rect, rect.src, rect.src_pitch)).collect())
+    let read = rects.map(|rect| ByteSpan::of(rect.src, rect.span(rect.src_pitch)));
+    (written.chain(fill).collect(), read.collect())
 }
 
-/// Finds them.
-pub fn find(recording: &Recording, limits: &ReplayLimits) -> Races {
+/// How many parts [`spans`] would give.
+fn count_spans(work: &RecordedWork) -> u64 {
+    let rows = |rect: &Rect| if rect.dst_pitch.max(rect.src_pitch) == rect.width { 1 } else { rect.height };
+    work.rects().iter().fold(1, |sum, rect| sum.saturating_add(rows(rect)))
+}
+
+/// Finds them. When more ranges than `afforded` were visited, those that one op touches become one.
+pub fn find(recording: &Recording, limits: &ReplayLimits, afforded: u64) -> Races {
     let order = order(recording);
-    let mut tracker = Tracker::new(recording, limits);
+    let mut tracker = Tracker::new(recording, limits, afforded);
     for happening in &order.happenings {
         match *happening {
             Happening::Submitted { op, step } => tracker.submitted(op, step),
@@ -80,12 +105,12 @@ pub fn find(recording: &Recording, limits: &ReplayLimits) -> Races {
             }
         }
     }
-    let Tracker { unknown_reads, unknown_writes, is_written_by_host, mut after, .. } = tracker;
+    let Tracker { unknown_reads, unknown_writes, is_coarse, is_written_by_host, mut after, .. } = tracker;
     for steps in &mut after {
         steps.sort_unstable();
         steps.dedup();
     }
-    Races { order, unknown_reads, unknown_writes, is_written_by_host, after }
+    Races { order, unknown_reads, unknown_writes, is_coarse, is_written_by_host, after }
 }
 
 /// How far each stream has come; the last one is the host.
@@ -111,10 +136,15 @@ struct Tracker<'a> {
     /// For each op, whether a promise was bound to it.
     is_promised: Vec<bool>,
     after: Vec<Vec<usize>>,
+    /// For each op, whether its rows are not told apart.
+    is_coarse: Vec<bool>,
+    /// How many ranges were visited, and how many can be.
+    effort: u64,
+    afforded: u64,
 }
 
 impl<'a> Tracker<'a> {
-    fn new(recording: &'a Recording, limits: &'a ReplayLimits) -> Tracker<'a> {
+    fn new(recording: &'a Recording, limits: &'a ReplayLimits, afforded: u64) -> Tracker<'a> {
         let (streams, ops) = (recording.streams.len(), recording.ops.len());
         let clock = Clock::new(vec![0; streams + 1]);
         let mut is_promised = vec![false; ops];
@@ -140,6 +170,9 @@ impl<'a> Tracker<'a> {
             is_written_by_host: vec![false; ops],
             is_promised,
             after: vec![Vec::new(); recording.steps.len()],
+            is_coarse: vec![false; ops],
+            effort: 0,
+            afforded,
         }
     }
 
@@ -170,6 +203,9 @@ impl<'a> Tracker<'a> {
     /// Whether the program has changed the source of an op in host memory, and no other op can be at it.
     fn is_source_changed(&self, number: usize) -> bool {
         let op = &self.recording.ops[number];
+        if count_spans(&op.work) > MOST_PARTS {
+            return false;
+        }
         let (_, read) = spans(&op.work);
         let is_host = |span: &ByteSpan| self.recording.allocations[span.allocation as usize].device.is_none();
         let Some(hash) = op.hashes.source else { return false };
@@ -243,7 +279,8 @@ impl<'a> Tracker<'a> {
         if !self.limits.is_replayed[number] {
             return;
         }
-        let (written, read) = spans(&op.work);
+        self.is_coarse[number] = self.effort > self.afforded || count_spans(&op.work) > MOST_PARTS;
+        let (written, read) = if self.is_coarse[number] { outlines(&op.work) } else { spans(&op.work) };
         self.race_with_itself(number, &written, &read);
         let (stream, ticket) = (op.point.stream, op.point.ticket);
         for (span, is_write) in with(read, false).chain(with(written, true)) {
@@ -268,7 +305,9 @@ impl<'a> Tracker<'a> {
 
     /// Pieces of a batch, and rows, are done in no particular order.
     fn race_with_itself(&mut self, number: usize, written: &[ByteSpan], read: &[ByteSpan]) {
-        if written.len() < 2 {
+        let rects = self.recording.ops[number].work.rects().iter().filter(|rect| rect.bytes() > 0);
+        let rows = rects.fold(0, |sum: u64, rect| sum.saturating_add(rect.height));
+        if rows < 2 {
             return;
         }
         let mut pieces: PieceMap = HashMap::new();
@@ -283,23 +322,33 @@ impl<'a> Tracker<'a> {
         }
         for (piece, span) in read.iter().enumerate() {
             let Some(map) = pieces.get(&span.allocation) else { continue };
-            let others = map.within(span.start, span.end).filter(|(_, _, writer)| writer.0 != piece);
+            // Where rows were put together it is not known which belong to each other.
+            let are_apart = [written.len() as u64, read.len() as u64] == [rows; 2];
+            let is_own = |writer: PieceIndex| writer.0 == piece && are_apart;
+            let others = map.within(span.start, span.end).filter(|(_, _, writer)| !is_own(writer.clone()));
             self.unknown_reads[number].extend(others.map(|(start, end, _)| ByteSpan { start, end, ..*span }));
         }
     }
 
     /// An access to a range. What it races with is unknown on both sides.
     fn touch(&mut self, span: ByteSpan, access: FlowAccess, clock: &Clock, step: usize) {
-        let (mut conflicts, mut racing) = (Vec::new(), Vec::new());
+        let (mut conflicts, mut racing, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+        let mut touched = 0_u64;
         let (host, is_quiet) = (&self.host, self.pending.is_empty());
         self.memory[span.allocation as usize].update(
             span.start,
             span.end,
             |_| Accesses::default(),
             |start, end, list| {
-                racing.extend(
-                    list.racing(&access, clock).map(|other| (other, ByteSpan { start, end, ..span })),
-                );
+                let part = ByteSpan { start, end, ..span };
+                if list.races_with_write(&access, clock) {
+                    unknown.push(part);
+                }
+                if access.is_write {
+                    let others = list.take_racing(&access, clock).into_iter();
+                    racing.extend(others.map(|other| (other, part)));
+                }
+                touched += 1;
                 conflicts.extend(list.conflicts(&access));
                 if is_quiet {
                     list.prune(host);
@@ -308,20 +357,28 @@ impl<'a> Tracker<'a> {
             },
         );
         for (other, part) in racing {
-            match (access.is_write, other.is_write) {
-                (true, true) => {
-                    self.unknown_writes[other.op].push(part);
-                    self.unknown_writes[access.op].push(part);
-                }
-                (true, false) => self.unknown_reads[other.op].push(part),
-                (false, _) => self.unknown_reads[access.op].push(part),
-            }
+            let spans = if other.is_write { &mut self.unknown_writes } else { &mut self.unknown_reads };
+            push(&mut spans[other.op], part);
+        }
+        let own = if access.is_write { &mut self.unknown_writes } else { &mut self.unknown_reads };
+        unknown.into_iter().for_each(|part| push(&mut own[access.op], part));
+        self.effort += touched;
+        if self.effort > self.afforded && touched > 1 {
+            self.memory[span.allocation as usize].merge(span.start, span.end, Accesses::join);
         }
         conflicts.sort_unstable();
         conflicts.dedup();
         for (stream, ticket) in conflicts {
             self.order_after_host(stream, ticket.min(clock[stream as usize]), step);
         }
+    }
+}
+
+/// Adds a range, or makes the last one longer.
+fn push(spans: &mut Vec<ByteSpan>, span: ByteSpan) {
+    match spans.last_mut() {
+        Some(last) if last.allocation == span.allocation && last.end == span.start => last.end = span.end,
+        _ => spans.push(span),
     }
 }
 
@@ -355,8 +412,9 @@ fn raise(clock: &mut Clock, other: &Clock) {
     }
 }
 
+/// Whether an op may touch some of these ranges: of rows, what lies between them counts as well.
 fn touches(op: &RecordedOp, others: &[ByteSpan]) -> bool {
-    let (written, read) = spans(&op.work);
+    let (written, read) = outlines(&op.work);
     let overlap = |one: &ByteSpan, other: &ByteSpan| {
         one.allocation == other.allocation && one.start < other.end && other.start < one.end
     };

@@ -7,7 +7,8 @@
 //!
 //! Contents are symbolic: a pattern for each distinct hash, the bytes of a fill, or recorded bytes. Where the
 //! recorded hash says that the program has changed host memory before an op read it, the replay writes it
-//! as well ([`Flow::host_writes`]).
+//! as well ([`Flow::host_writes`]). Where recorded bytes say that something unseen has changed device memory,
+//! the stream writes it ([`Flow::injected`]).
 //!
 //! `hazards` goes through the recording in an order that happens-before allows and finds races; `values` goes
 //! through the same order and moves contents. Arrows: both use `order` and `span_map`; nothing
@@ -25,6 +26,11 @@ use super::model::Recording;
 pub use content::Content;
 pub use values::{Expected, InitialContent};
 
+/// Ranges of bytes that a prediction visits before it becomes less fine: so many, and some for each rectangle
+/// of the recording.
+const AFFORDED_EFFORT: u64 = 4_000_000;
+const AFFORDED_FOR_A_RECT: u64 = 8;
+
 /// What a replay does besides the recorded work, and what comes of it.
 #[derive(Clone, Debug, Default)]
 pub struct Flow {
@@ -32,6 +38,9 @@ pub struct Flow {
     pub contents: Vec<Content>,
     /// For each op, the sources that the submitting thread writes before it submits.
     pub host_writes: Vec<Vec<Expected>>,
+    /// For each op, the sources in device memory that are written by its stream before it: the recorded bytes
+    /// show that something outside of the recording has changed them, a kernel or another process.
+    pub injected: Vec<Vec<Expected>>,
     /// What allocations contain before anything is written there, where something reads it.
     pub initial: Vec<InitialContent>,
     /// For each op, what it leaves in its destination, as far as that is known.
@@ -48,9 +57,16 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Predicts a replay.
+    /// Predicts a replay, in bounded time: of a recording with very many races and rows less is predicted.
     pub fn predict(recording: &Recording, limits: &ReplayLimits) -> Flow {
-        let hazards = hazards::find(recording, limits);
+        let rects = recording.ops.iter().map(|op| op.work.rects().len() as u64).sum::<u64>();
+        Flow::predict_within(recording, limits, AFFORDED_EFFORT + AFFORDED_FOR_A_RECT * rects)
+    }
+
+    /// As [`predict`](Self::predict), with another bound: how many ranges of bytes are visited before they
+    /// are told apart less finely.
+    pub fn predict_within(recording: &Recording, limits: &ReplayLimits, afforded: u64) -> Flow {
+        let hazards = hazards::find(recording, limits, afforded);
         values::follow(recording, limits, hazards)
     }
 

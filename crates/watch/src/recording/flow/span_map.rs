@@ -77,6 +77,17 @@ impl<T: Sliced> SpanMap<T> {
         }
     }
 
+    /// Makes one span of a range, all of which has values; `join` adds the value of each part to the first.
+    pub fn merge(&mut self, start: u64, end: u64, mut join: impl FnMut(&mut T, T)) {
+        self.cut(start);
+        self.cut(end);
+        let inside: Vec<u64> = self.spans.range(start..end).map(|(at, _)| *at).collect();
+        let mut parts = inside.into_iter().filter_map(|at| self.spans.remove(&at)).map(|(_, value)| value);
+        let Some(mut first) = parts.next() else { return };
+        parts.for_each(|next| join(&mut first, next));
+        self.spans.insert(start, (end, first));
+    }
+
     /// The parts of a range that have values, in order: first byte, end, value.
     pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64, T)> {
         let first = self.spans.range(..start).next_back().filter(|(_, (to, _))| *to > start);

@@ -2,10 +2,11 @@
 
 use super::super::limits::ReplayLimits;
 use super::super::model::{RecordedOp, RecordedWork, Recording};
-use super::hazards::{ByteSpan, Races, spans};
+use super::hazards::{ByteSpan, Races, outlines, spans};
 use super::order::Happening;
 use super::span_map::{Sliced, SpanMap};
 use super::{Content, Flow};
+use crate::ContentHasher;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -32,6 +33,10 @@ pub type InitialContent = Expected;
 /// Reductions over more bytes than this are not predicted.
 const LONGEST_REDUCTION: u64 = 64 << 20;
 
+/// An op that finds more parts of different contents than this, besides those that it copies one by one, is
+/// not predicted.
+const MOST_PARTS: usize = 1 << 12;
+
 /// What bytes are: a part of a content, or unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Value {
@@ -57,11 +62,18 @@ pub fn follow(recording: &Recording, limits: &ReplayLimits, hazards: Races) -> F
         patterns: HashMap::new(),
         fills: HashMap::new(),
         sources: HashMap::new(),
-        flow: Flow { host_writes: vec![Vec::new(); ops], expected: vec![Vec::new(); ops], ..Flow::default() },
+        flow: Flow {
+            host_writes: vec![Vec::new(); ops],
+            injected: vec![Vec::new(); ops],
+            expected: vec![Vec::new(); ops],
+            ..Flow::default()
+        },
     };
     for happening in &hazards.order.happenings {
         match *happening {
-            Happening::Submitted { op, .. } if hazards.is_written_by_host[op] => follower.write_source(op),
+            Happening::Submitted { op, .. } if hazards.is_written_by_host[op] => {
+                follower.flow.host_writes[op] = follower.write_source(op);
+            }
             Happening::Ran { op } if limits.is_replayed[op] => follower.run(op),
             _ => {}
         }
@@ -77,7 +89,7 @@ pub fn follow(recording: &Recording, limits: &ReplayLimits, hazards: Races) -> F
 pub fn left_by(recording: &Recording, expected: &[Vec<Expected>], ops: &[usize]) -> Vec<Expected> {
     let mut memory: BTreeMap<u32, SpanMap<Value>> = BTreeMap::new();
     for op in ops {
-        for span in spans(&recording.ops[*op].work).0 {
+        for span in outlines(&recording.ops[*op].work).0 {
             memory.entry(span.allocation).or_default().insert(span.start, span.end, UNKNOWN);
         }
         for part in &expected[*op] {
@@ -146,28 +158,30 @@ impl Follower<'_> {
         Some(added)
     }
 
-    /// The host writes the source of an op.
-    fn write_source(&mut self, number: usize) {
+    /// The source of an op gets the recorded content. Says what is written.
+    fn write_source(&mut self, number: usize) -> Vec<Expected> {
         let op = &self.recording.ops[number];
-        let Some(content) = self.source(op) else { return };
-        let mut at = 0;
+        let Some(content) = self.source(op) else { return Vec::new() };
+        let (mut at, mut written) = (0, Vec::new());
         for span in spans(&op.work).1 {
             let len = span.end - span.start;
             let value = Value { content: Some(content), at };
             self.memory[span.allocation as usize].insert(span.start, span.end, value);
-            self.flow.host_writes[number].push(Expected {
-                allocation: span.allocation,
-                offset: span.start,
-                len,
-                content,
-                at,
-            });
+            written.push(Expected { allocation: span.allocation, offset: span.start, len, content, at });
             at += len;
         }
+        written
     }
 
     fn run(&mut self, number: usize) {
         let op = &self.recording.ops[number];
+        self.flow.written = self.flow.written.saturating_add(op.work.bytes());
+        if self.hazards.is_coarse[number] {
+            for span in outlines(&op.work).0 {
+                self.memory[span.allocation as usize].insert(span.start, span.end, UNKNOWN);
+            }
+            return;
+        }
         let (written, read) = spans(&op.work);
         let moved = match &op.work {
             RecordedWork::Fill { pattern, len, .. } => {
@@ -175,15 +189,38 @@ impl Follower<'_> {
                 vec![(*len, Value { content, at: 0 })]
             }
             RecordedWork::Reduce { .. } => self.reduce(number, &written, &read),
-            _ => self.read(number, &read),
+            _ => {
+                self.inject(number, &read);
+                self.read(number, &read)
+            }
         };
-        self.flow.written = self.flow.written.saturating_add(op.work.bytes());
         self.write(number, &written, moved);
+    }
+
+    /// Recorded bytes that are not those which the op would find go into its source, if it is in device
+    /// memory.
+    fn inject(&mut self, number: usize, read: &[ByteSpan]) {
+        let op = &self.recording.ops[number];
+        let is_device =
+            |span: &ByteSpan| self.recording.allocations[span.allocation as usize].device.is_some();
+        let (Some(hash), true) = (op.hashes.source, op.source.is_some()) else { return };
+        if !read.iter().all(is_device) || !self.hazards.unknown_reads[number].is_empty() {
+            return;
+        }
+        let values = self.read(number, read);
+        let is_known = values.iter().all(|(_, value)| value.content.is_some());
+        if is_known && ContentHasher::hash(&self.bytes(&values)) != hash {
+            self.flow.injected[number] = self.write_source(number);
+        }
     }
 
     /// The values of what an op reads, with their lengths, in order.
     fn read(&mut self, number: usize, read: &[ByteSpan]) -> Vec<(u64, Value)> {
         let mut values = Vec::new();
+        let mut unknown: HashMap<u32, SpanMap<Value>> = HashMap::new();
+        for hole in &self.hazards.unknown_reads[number] {
+            unknown.entry(hole.allocation).or_default().insert(hole.start, hole.end, UNKNOWN);
+        }
         let mut at = 0;
         for span in read {
             self.begin_with(number, *span, at);
@@ -192,12 +229,14 @@ impl Follower<'_> {
             for (start, end, value) in self.memory[span.allocation as usize].within(span.start, span.end) {
                 seen.insert(start, end, value);
             }
-            for unknown in &self.hazards.unknown_reads[number] {
-                if unknown.allocation == span.allocation {
-                    seen.insert(unknown.start, unknown.end, UNKNOWN);
-                }
+            let holes = unknown.get(&span.allocation).into_iter();
+            for (start, end, value) in holes.flat_map(|holes| holes.within(span.start, span.end)) {
+                seen.insert(start, end, value);
             }
             values.extend(seen.within(span.start, span.end).map(|(start, end, value)| (end - start, value)));
+            if values.len() > MOST_PARTS + read.len() {
+                return vec![(self.recording.ops[number].work.bytes(), UNKNOWN)];
+            }
         }
         values
     }
