@@ -129,3 +129,69 @@ fn of_two_threads_that_destroy_a_model_one_does() {
     }
     drop(message());
 }
+
+// proves: G29
+#[test]
+fn a_stream_that_is_aborted_again_and_again_costs_others_no_execution() {
+    const LAUNCHES: i32 = 300;
+    let context = own_context();
+    let (main, side) = (stream(), stream());
+    let sum = Memory::device(64);
+    let one = Memory::holding(Home::Device, &1i32.to_ne_bytes().repeat(16));
+    // Once with a branch beside the launching stream, once with all tasks in streams of the model's own.
+    for is_detached in [false, true] {
+        sum.write(&0i32.to_ne_bytes().repeat(16));
+        let told = event_of_models();
+        let model = capture(main, || {
+            fork(event(), main, side);
+            ok(aclrtReduceAsync(sum.addr, one.addr, 64, 10, 3, side, 0));
+            fork(event(), side, main);
+            if is_detached {
+                ok(aclrtRecordEventWithFlag(told, main, 1));
+            }
+        });
+        let (is_over, aborted) = (AtomicBool::new(false), stream());
+        let launch_all = || {
+            ok(aclrtSetCurrentContext(context));
+            let stream = stream();
+            for launch in 0..LAUNCHES {
+                ok(aclmdlRIExecuteAsync(model, stream));
+                if launch % 16 == 0 {
+                    finish(stream);
+                }
+            }
+            finish(stream);
+        };
+        let dropped = std::thread::scope(|scope| {
+            let others = [(); 2].map(|()| scope.spawn(launch_all));
+            let mut launches = 0;
+            let aborting = scope.spawn(|| {
+                ok(aclrtSetCurrentContext(context));
+                while !is_over.load(SeqCst) {
+                    ok(aclrtStreamAbort(aborted));
+                }
+            });
+            while !others.iter().all(|other| other.is_finished()) {
+                ok(aclmdlRIExecuteAsync(model, aborted));
+                launches += 1;
+            }
+            is_over.store(true, SeqCst);
+            aborting.join().expect("no panic");
+            others.into_iter().for_each(|other| other.join().expect("no execution of the others is lost"));
+            ok(aclrtStreamAbort(aborted));
+            aclrtSynchronizeStream(aborted);
+            drop(message());
+            launches
+        });
+        let ran = i32::from_ne_bytes(sum.read()[..4].try_into().expect("four bytes"));
+        assert!((2 * LAUNCHES..=2 * LAUNCHES + dropped).contains(&ran), "{ran} ran, {dropped} were aborted");
+        ok(aclmdlRIDestroy(model));
+    }
+}
+
+/// An event that models record for streams outside.
+fn event_of_models() -> usize {
+    let mut event = 0;
+    ok(aclrtCreateEventExWithFlag(&mut event, 1));
+    event
+}

@@ -108,11 +108,14 @@ impl Executions {
         lock(&self.list).queued.push_back(execution);
     }
 
-    /// It is the turn of the execution of this number, which is about to be submitted to the branches. The
-    /// last op of the launching stream that belongs to it; `None` if it was dropped.
+    /// It is the turn of the execution of this number, which is about to be submitted to the branches: these
+    /// have no work, so that all that were submitted before are over. The last op of the launching stream
+    /// that belongs to it; `None` if it was dropped.
     pub(super) fn begin_deferred(&self, number: u64) -> Option<Ticket> {
         let before = self.newest_of_branches();
         let mut list = lock(&self.list);
+        // Asked later, a branch may say that they are not: a fence may wait for later work, too.
+        list.queued.retain(|it| it.before.is_none());
         let execution = list.queued.iter_mut().find(|it| it.number == number)?;
         if execution.launcher.status.is_dropped(execution.last) {
             return None;
@@ -126,11 +129,19 @@ impl Executions {
         lock(&self.list).queued.retain(|execution| execution.before.is_some());
     }
 
-    /// Whether the newest execution waits for its turn. If it does not, no other does: those that are
-    /// launched behind one that waits do so as well.
-    pub(super) fn is_newest_deferred(&self) -> bool {
-        let list = self.unfinished();
-        list.queued.back().is_some_and(|newest| newest.before.is_none() && !newest.has_passed())
+    /// Whether an execution that this stream launches has to wait for its turn: the branches have work of
+    /// another stream's, maybe of one that was aborted and has passed it, or an execution waits already. It
+    /// is enough to ask the oldest and the newest, since the branches have executions of one stream, and
+    /// those behind one that waits do so as well.
+    pub(super) fn must_wait(&self, launcher: &Arc<StreamState>) -> bool {
+        let mut list = self.unfinished();
+        // Those that were dropped before their turn say nothing about the ones in front of them.
+        while list.queued.back().is_some_and(|newest| newest.before.is_none() && newest.has_passed()) {
+            list.queued.pop_back();
+        }
+        let is_others = |oldest: &Execution| !Arc::ptr_eq(&oldest.launcher, launcher);
+        let waits = |newest: &Execution| newest.before.is_none();
+        list.queued.front().is_some_and(is_others) || list.queued.back().is_some_and(waits)
     }
 
     /// Whether the branches have work of an execution that this stream launched.

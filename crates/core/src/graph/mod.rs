@@ -23,7 +23,7 @@ use crate::{
     observe::TaskId,
     stream::Transaction,
     submissions::{NestedWork, StreamState},
-    sync::{Arc, AtomicU64, Mutex, Ordering, Weak, lock},
+    sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, Weak, lock},
 };
 use executions::Executions;
 use group::OpGroup;
@@ -239,8 +239,8 @@ impl Graph {
         self.compare()?;
         self.collect_failures();
         let before = self.executions.ends_elsewhere(&stream.state);
-        let has_others = !before.is_empty() || self.executions.is_newest_deferred();
-        let submitted = if in_turn && has_others && self.has_own_streams() {
+        let is_deferred = in_turn && self.has_own_streams() && self.executions.must_wait(&stream.state);
+        let submitted = if is_deferred {
             self.execute_deferred(stream, before)
         } else if self.is_detached {
             self.execute_detached(stream, before)
@@ -311,14 +311,23 @@ impl Graph {
 
     /// It is the turn of a deferred execution, on a thread where it may block.
     fn run_deferred(&self, number: u64, launcher: &Arc<StreamState>, gate: &Gate) {
-        // A stream that was aborted may have passed its execution before the branches dropped theirs.
-        for branch in &self.streams {
-            drop(branch.fence().and_then(|so_far| so_far.wait(None)));
-        }
-        let _turn = lock(&self.turn);
+        let _turn = self.turn_without_work();
         if let Some(ticket) = self.executions.begin_deferred(number) {
             self.submit_detached(None, launcher, ticket, gate);
             self.memory.tell(|observer| observer.executing(None));
+        }
+    }
+
+    /// The turn to submit, when the branches have no work: a stream that was aborted may have passed its
+    /// execution before the branches dropped theirs, and its abort would drop what comes behind.
+    fn turn_without_work(&self) -> MutexGuard<'_, ()> {
+        loop {
+            let turn = lock(&self.turn);
+            let Some(busy) = self.streams.iter().find(|branch| !branch.has_passed(branch.newest())) else {
+                return turn;
+            };
+            drop(turn);
+            drop(busy.fence_after(busy.newest()).wait(None));
         }
     }
 
