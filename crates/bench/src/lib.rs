@@ -5,10 +5,12 @@
 //! read it.
 //!
 //! `cases` and `work` say what is measured, `copiers` do it, `peers` chooses them, `sampling` takes the
-//! samples, `report` and `table` show them; `alignment`, `growth` and `tune` are cases of their own kind.
+//! samples, `report` and `table` show them; `alignment`, `growth`, `recorded` and `tune` are cases of their
+//! own kind.
 //! Nothing is imported from `lib`.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ferry_abi::error::{INVALID_PARAM, NOT_SUPPORTED};
@@ -20,6 +22,7 @@ use serde_json::json;
 
 use cases::Case;
 use peers::{CopySpec, MemcpyPeers, Peers};
+use recorded::RecordedCopies;
 use report::Row;
 use route::Route;
 use sampling::{Figures, Sampling};
@@ -34,6 +37,7 @@ mod copier;
 mod copiers;
 mod growth;
 mod peers;
+mod recorded;
 mod report;
 mod route;
 mod sampling;
@@ -53,6 +57,9 @@ pub struct BenchOptions {
     /// h2d/2d/w512 or h2d/batch/300x8K; may be repeated [all]
     #[arg(long = "test", short, value_name = "NAME")]
     tests: Vec<String>,
+    /// Measure the copies of a recording, which ferry record wrote, in place of the usual cases
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tune", "block"])]
+    recording: Option<PathBuf>,
     /// Over how much memory on each side the pieces of a batch lie, as in 256M
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
     spread: usize,
@@ -84,7 +91,12 @@ pub struct BenchOptions {
 
 /// Measures, and prints as asked.
 pub fn main(options: &BenchOptions) -> Result<ExitCode> {
-    let cases = cases::select(cases::all(options.block), &options.tests)?;
+    let recorded = match &options.recording {
+        Some(file) => recorded::load(file, options.spread)?,
+        None => Vec::new(),
+    };
+    let all = if recorded.is_empty() { cases::all(options.block) } else { recorded::cases(&recorded) };
+    let cases = cases::select(all, &options.tests)?;
     if options.list {
         list(&cases);
         return Ok(ExitCode::SUCCESS);
@@ -93,7 +105,7 @@ pub fn main(options: &BenchOptions) -> Result<ExitCode> {
         return tune::main(options.samples);
     }
     let library = Library::open()?;
-    let bench = Bench::open(library, options)?;
+    let bench = Bench::open(library, options, recorded)?;
     let mut table = ResultTable::new(Terminal::stdout());
     let shows_table = !options.json && !options.csv;
     if shows_table {
@@ -130,16 +142,21 @@ struct Bench<'a> {
     session: Session,
     options: &'a BenchOptions,
     peers: Peers,
+    recorded: Vec<RecordedCopies>,
 }
 
 impl<'a> Bench<'a> {
-    fn open(library: &'static Library, options: &'a BenchOptions) -> Result<Bench<'a>> {
+    fn open(
+        library: &'static Library,
+        options: &'a BenchOptions,
+        recorded: Vec<RecordedCopies>,
+    ) -> Result<Bench<'a>> {
         let session = Session::open(library)?;
         let peers = Peers::open(&session, options.peers)?;
         if let Some(why) = &peers.missing {
             Terminal::stderr().say(&format!("ferry: {why}"));
         }
-        Ok(Bench { session, options, peers })
+        Ok(Bench { session, options, peers, recorded })
     }
 
     /// Measures one case.
@@ -217,6 +234,10 @@ impl<'a> Bench<'a> {
             | Workload::Graph { route, count, block } => self.scattered(route, count, block, row)?,
             Workload::Descriptors { count, block, .. } => self.scattered(route::INNER, count, block, row)?,
             Workload::Call { len, .. } => CopySpec::new(route::H2D, Shape::line(len), len),
+            Workload::Recorded { index, .. } => {
+                row.note = self.recorded[index].note();
+                self.recorded[index].spec()
+            }
             Workload::Alignment { .. } | Workload::Growth { .. } => {
                 unreachable!("measured in a way of its own")
             }

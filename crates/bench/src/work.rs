@@ -24,6 +24,8 @@ pub enum Workload {
     Call { call: CallCost, len: usize },
     /// The latency of a small copy beside `count` of something.
     Growth { growth: Growth, count: usize },
+    /// The copies of a recording that have this index, or the pieces of its batches and rows.
+    Recorded { route: Route, are_pieces: bool, index: usize },
 }
 
 /// Which latency of a small copy is measured.
@@ -128,6 +130,7 @@ impl Workload {
             Workload::Alignment { route, .. } => Workload::Alignment { route, len: bytes(size)? },
             Workload::Call { call, .. } => Workload::Call { call, len: bytes(size)? },
             Workload::Growth { growth, .. } => Workload::Growth { growth, count: number(size)? },
+            Workload::Recorded { .. } => return None,
         })
     }
 
@@ -159,6 +162,12 @@ impl Workload {
             }
             Workload::Alignment { route, .. } => {
                 format!("{}, the worst of many alignments", route.about)
+            }
+            Workload::Recorded { route, are_pieces: false, .. } => {
+                format!("{}, the recorded copies, a call for each, and synchronise", route.about)
+            }
+            Workload::Recorded { route, .. } => {
+                format!("{}, the pieces of recorded batches and rows, and synchronise", route.about)
             }
             Workload::Call { call, .. } => match call {
                 CallCost::Submit => {

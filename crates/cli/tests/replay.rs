@@ -279,6 +279,20 @@ fn what_changed_is_told_with_its_line() {
 }
 
 #[test]
+fn a_recording_is_measured_beside_peers() {
+    let file = record("measured", &[], &[], 0);
+    let said = output(ferry(&["bench", "-i", "1", "--csv", "--recording"]).arg(&file));
+    let printed = text(&said.stdout);
+    assert_eq!(said.status.code(), Some(0), "{printed}{}", text(&said.stderr));
+    for name in ["recording/h2d/copies", "recording/h2d/pieces", "recording/d2h/copies"] {
+        assert!(printed.contains(name), "{printed}");
+    }
+    let none = output(&mut ferry(&["bench", "--recording", env!("CARGO_BIN_EXE_ferry")]));
+    assert_eq!(none.status.code(), Some(1));
+    assert!(text(&none.stderr).contains("this is no recording"), "{}", text(&none.stderr));
+}
+
+#[test]
 fn the_good_part_of_a_damaged_file_is_replayed() {
     let (whole, cut) = (record("whole", &[], &[], 0), path("cut.rec"));
     let bytes = fs::read(&whole).expect("it was written");
