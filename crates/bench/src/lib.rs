@@ -5,9 +5,8 @@
 //! read it.
 //!
 //! `cases` and `work` say what is measured, `copiers` do it, `peers` chooses them, `sampling` takes the
-//! samples, `report` and `table` show them; `alignment`, `growth`, `recorded` and `tune` are cases of their
-//! own kind.
-//! Nothing is imported from `lib`.
+//! samples, `report`, `table` and `plots` show them; `alignment`, `growth`, `recorded` and `tune` are cases
+//! of their own kind. Nothing is imported from `lib`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,6 +23,7 @@ use cases::Case;
 use peers::{CopySpec, MemcpyPeers, Peers};
 use recorded::RecordedCopies;
 use report::Row;
+use report_file::ReportFile;
 use route::Route;
 use sampling::{Figures, Sampling};
 use shape::Shape;
@@ -37,8 +37,10 @@ mod copier;
 mod copiers;
 mod growth;
 mod peers;
+mod plots;
 mod recorded;
 mod report;
+mod report_file;
 mod route;
 mod sampling;
 mod shape;
@@ -76,13 +78,16 @@ pub struct BenchOptions {
     /// Print comma-separated values, for those who plot
     #[arg(long)]
     csv: bool,
+    /// Also write a page with plots, which a browser opens: bars and curves beside the peers
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    report: Option<PathBuf>,
     /// Measure others as well: on a GPU the CUDA driver itself, else PoCL through the OpenCL loader, where it
     /// is installed
     #[arg(long)]
     peers: bool,
     /// Measure where copy engines and kernels of this GPU overtake each other, and print it for
     /// FERRY_CUDA_PLAN
-    #[arg(long, conflicts_with_all = ["tests", "json", "csv", "peers", "list"])]
+    #[arg(long, conflicts_with_all = ["tests", "json", "csv", "report", "peers", "list"])]
     tune: bool,
     /// Do not compare what was copied
     #[arg(long)]
@@ -104,6 +109,8 @@ pub fn main(options: &BenchOptions) -> Result<ExitCode> {
     if options.tune {
         return tune::main(options.samples);
     }
+    // A page that cannot be written is an error now and not after minutes.
+    let page = options.report.as_deref().map(ReportFile::open).transpose()?;
     let library = Library::open()?;
     let bench = Bench::open(library, options, recorded)?;
     let mut table = ResultTable::new(Terminal::stdout());
@@ -127,6 +134,10 @@ pub fn main(options: &BenchOptions) -> Result<ExitCode> {
         put(&report::json(bench.setting(), &rows));
     } else {
         put(&report::csv(&rows));
+    }
+    if let Some(page) = page {
+        let data = report::json(bench.setting(), &rows);
+        page.write(&plots::page(&report_file::command_line(), &bench.machine(), &rows, &data))?;
     }
     Ok(if rows.iter().any(Row::failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -175,6 +186,7 @@ impl<'a> Bench<'a> {
             about: case.work.about(),
             bytes: 0,
             growth: matches!(case.work, Workload::Growth { .. }),
+            sweep: case.work.sweep(),
             outcome: Ok(Vec::new()),
             note: None,
         };
@@ -279,6 +291,25 @@ impl<'a> Bench<'a> {
         Ok(title)
     }
 
+    /// What the numbers hold for, as names and values for people.
+    fn machine(&self) -> Vec<(&'static str, String)> {
+        let compared = if self.options.no_verify { "nothing" } else { "every byte" };
+        let mut machine = vec![
+            ("Version", format!("Ferry {}", env!("CARGO_PKG_VERSION"))),
+            ("Backend", library::backend_name().to_string()),
+            ("Processor", processor()),
+        ];
+        machine.extend(self.peers.gpu().map(|gpu| ("GPU", gpu.to_string())));
+        machine.extend(kernel().map(|kernel| ("System", kernel)));
+        machine.push(("Library", self.session.library.path.display().to_string()));
+        machine.push(("Samples", self.options.samples.to_string()));
+        machine.push(("Compared", compared.to_owned()));
+        let settings = settings().into_iter().map(|(name, value)| ("Setting", format!("{name}={value}")));
+        machine.extend(settings);
+        machine.extend(self.peers.missing.iter().map(|why| ("Missing peer", why.clone())));
+        machine
+    }
+
     fn setting(&self) -> serde_json::Value {
         json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -354,6 +385,12 @@ fn processor() -> String {
     let model = line.map_or("unknown processor", |(_, model)| model);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     format!("{cores} core{} of {model}", if cores == 1 { "" } else { "s" })
+}
+
+/// The name and version of the system's kernel.
+fn kernel() -> Option<String> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    Some(format!("Linux {}", release.trim()))
 }
 
 /// A bar of progress: `[######..............]  12%  h2d/2d/w64`.

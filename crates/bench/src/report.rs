@@ -1,11 +1,13 @@
-//! The results of all cases as JSON and as CSV.
+//! The result of a case, and the results of all cases as JSON and as CSV.
 
 use std::time::Duration;
 
 use ferry_abi::Error;
+use ferry_terminal::{Colour, figures};
 use serde_json::{Value, json};
 
 use crate::sampling::Figures;
+use crate::work::Sweep;
 
 /// The result of a case.
 pub struct Row {
@@ -19,6 +21,8 @@ pub struct Row {
     pub bytes: usize,
     /// Whether the peer is Ferry with one of what there are many of.
     pub growth: bool,
+    /// Its place on the axis of its series, where that has one.
+    pub sweep: Option<Sweep>,
     /// The figures of all contenders, Ferry's first.
     pub outcome: Result<Vec<Figures>, Error>,
     /// What a reader should know of this result.
@@ -34,6 +38,32 @@ impl Row {
     /// 10^9 bytes per second, where throughput is measured.
     pub fn rate(&self, time: Duration) -> Option<f64> {
         (self.bytes > 0).then(|| self.bytes as f64 / time.as_secs_f64().max(1e-12) / 1e9)
+    }
+
+    /// What is shown of a time: the rate where throughput is measured, else microseconds.
+    pub fn value(&self, time: Duration) -> f64 {
+        self.rate(time).unwrap_or_else(|| micros(time))
+    }
+
+    /// The range of what is shown, from its lower to its upper end: the 10th and the 90th percentile.
+    pub fn range(&self, one: &Figures) -> (f64, f64) {
+        let ends = (self.value(one.low), self.value(one.high));
+        if ends.0 > ends.1 { (ends.1, ends.0) } else { ends }
+    }
+
+    /// How many times as fast as the peer Ferry is, or with many of something, how many times the cost of
+    /// one; and how good that is.
+    pub fn ratio_to(&self, peer: &Figures, ours: &Figures) -> (f64, Colour) {
+        let ratio = ratio(ours, peer);
+        (if self.growth { 1.0 / ratio } else { ratio }, judge(ratio, self.growth))
+    }
+
+    /// A contender's figures in words.
+    pub fn said_of(&self, one: &Figures) -> String {
+        let (low, high) = self.range(one);
+        let [median, low, high] = [self.value(one.median), low, high].map(figures);
+        let unit = if self.bytes > 0 { "GB/s" } else { "µs" };
+        format!("{}, {}: {median} {unit} (10 % to 90 %: {low} to {high})", self.name, one.name)
     }
 
     fn json(&self) -> Value {
@@ -86,6 +116,24 @@ pub fn ratio(ours: &Figures, peer: &Figures) -> f64 {
     peer.median.as_secs_f64() / ours.median.as_secs_f64().max(1e-12)
 }
 
+/// Green where Ferry is ahead, yellow where it is about equal, red where it is behind. With many of
+/// something, twice the cost of one is well.
+fn judge(ratio: f64, growth: bool) -> Colour {
+    let ratio = if growth { ratio * 2.0 } else { ratio };
+    if ratio >= 1.0 {
+        Colour::Good
+    } else if ratio >= 0.9 {
+        Colour::Unsure
+    } else {
+        Colour::Bad
+    }
+}
+
+/// The last part of the name of a case, which tells it from the others of its series.
+pub fn last_part(name: &str) -> &str {
+    name.rsplit_once('/').map_or(name, |(_, last)| last)
+}
+
 /// Microseconds.
 pub fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
@@ -103,4 +151,18 @@ pub fn csv(rows: &[Row]) -> String {
     let head = "case,contender,bytes,median_us,p10_us,p90_us,gb_per_s,ratio,verified_bytes".to_owned();
     let lines = std::iter::once(head).chain(rows.iter().flat_map(Row::csv));
     lines.map(|line| line + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::judge;
+
+    #[test]
+    fn behind_is_red_and_so_is_more_than_twice_the_cost_of_one() {
+        for (ratio, growth, want) in
+            [(1.0, false, 32), (0.95, false, 33), (0.89, false, 31), (0.5, true, 32), (0.4, true, 31)]
+        {
+            assert_eq!(judge(ratio, growth) as u8, want, "{ratio} {growth}");
+        }
+    }
 }

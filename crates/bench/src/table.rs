@@ -1,11 +1,9 @@
 //! Prints the results as a table of at most 100 columns, a row when its case is done.
 
-use std::time::Duration;
-
 use ferry_abi::Error;
 use ferry_terminal::{Colour, Terminal, figures};
 
-use crate::report::{Row, micros, ratio};
+use crate::report::{Row, last_part};
 use crate::sampling::Figures;
 
 // Widths of the columns: the case, Ferry's median, its percentiles, a peer's median, the ratio.
@@ -55,7 +53,7 @@ impl ResultTable {
                 let (colour, word) =
                     if missing { (Colour::Unsure, "not here") } else { (Colour::Bad, "FAILED") };
                 let word = self.terminal.paint(colour, word);
-                self.terminal.say(&format!("{:<NAME$} {word}: {error}", last(&row.name)));
+                self.terminal.say(&format!("{:<NAME$} {word}: {error}", last_part(&row.name)));
             }
         }
         if let Some(note) = &row.note {
@@ -98,46 +96,27 @@ impl ResultTable {
     }
 
     fn measured(&mut self, row: &Row, all: &[Figures]) {
-        let value = |time: Duration| row.rate(time).unwrap_or_else(|| micros(time));
         let ours = &all[0];
-        let (mut low, mut high) = (value(ours.low), value(ours.high));
-        if low > high {
-            (low, high) = (high, low);
-        }
+        let (low, high) = row.range(ours);
         let spread = format!("{}..{}", figures(low), figures(high));
-        let mut line =
-            format!("{:<NAME$} {:>OURS$} {spread:>SPREAD$}", last(&row.name), figures(value(ours.median)));
+        let mut line = format!(
+            "{:<NAME$} {:>OURS$} {spread:>SPREAD$}",
+            last_part(&row.name),
+            figures(row.value(ours.median))
+        );
         for peer in &all[1..] {
-            let ratio = ratio(ours, peer);
-            let shown = if row.growth { 1.0 / ratio } else { ratio };
-            let text = format!("{:>RATIO$}", format!("{}x", figures(shown)));
-            let text = self.terminal.paint(judge(ratio, row.growth), &text);
-            line += &format!(" {:>PEER$} {text}", figures(value(peer.median)));
+            let (ratio, verdict) = row.ratio_to(peer, ours);
+            let text = format!("{:>RATIO$}", format!("{}x", figures(ratio)));
+            let text = self.terminal.paint(verdict, &text);
+            line += &format!(" {:>PEER$} {text}", figures(row.value(peer.median)));
         }
         self.terminal.say(&line);
         for (index, one) in all.iter().enumerate() {
             if self.curves.len() <= index {
                 self.curves.push((one.name, Vec::new()));
             }
-            self.curves[index].1.push(value(one.median));
+            self.curves[index].1.push(row.value(one.median));
         }
-    }
-}
-
-fn last(name: &str) -> &str {
-    name.rsplit_once('/').map_or(name, |(_, last)| last)
-}
-
-/// Green where Ferry is ahead, yellow where it is about equal, red where it is behind. With many of
-/// something, twice the cost of one is well.
-fn judge(ratio: f64, growth: bool) -> Colour {
-    let ratio = if growth { ratio * 2.0 } else { ratio };
-    if ratio >= 1.0 {
-        Colour::Good
-    } else if ratio >= 0.9 {
-        Colour::Unsure
-    } else {
-        Colour::Bad
     }
 }
 
@@ -150,22 +129,13 @@ fn spark(values: &[f64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{judge, spark};
+    use super::spark;
 
     #[test]
     fn a_curve_reaches_from_low_to_high() {
         for (values, want) in [(&[1.0, 4.0, 8.0][..], "▂▅█"), (&[0.0, 0.0], "▁▁"), (&[5.0], "█")]
         {
             assert_eq!(spark(values), want);
-        }
-    }
-
-    #[test]
-    fn behind_is_red_and_so_is_more_than_twice_the_cost_of_one() {
-        for (ratio, growth, want) in
-            [(1.0, false, 32), (0.95, false, 33), (0.89, false, 31), (0.5, true, 32), (0.4, true, 31)]
-        {
-            assert_eq!(judge(ratio, growth) as u8, want, "{ratio} {growth}");
         }
     }
 }

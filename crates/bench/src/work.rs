@@ -54,6 +54,46 @@ pub enum Growth {
     Allocations,
 }
 
+impl Growth {
+    /// What is counted.
+    fn what(self) -> &'static str {
+        match self {
+            Growth::Streams => "streams",
+            Growth::Outstanding | Growth::Submit => "outstanding copies",
+            Growth::Allocations => "allocations",
+        }
+    }
+}
+
+/// What a case varies within its series: its place on the axis of a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// Bytes of a copy.
+    Bytes(usize),
+    /// Bytes of a row of a matrix.
+    RowBytes(usize),
+    /// How many there are of something, and what of.
+    Count(usize, &'static str),
+}
+
+impl Sweep {
+    /// The place on the axis.
+    pub fn value(self) -> usize {
+        match self {
+            Sweep::Bytes(value) | Sweep::RowBytes(value) | Sweep::Count(value, _) => value,
+        }
+    }
+
+    /// What the axis shows.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Sweep::Bytes(_) => "bytes of a copy",
+            Sweep::RowBytes(_) => "bytes of a row",
+            Sweep::Count(_, what) => what,
+        }
+    }
+}
+
 /// Round trips in a sample.
 const ROUND_TRIPS_PER_SAMPLE: usize = 200;
 /// How many rows a 2-D copy may have, documented.
@@ -89,6 +129,16 @@ impl Workload {
                 CallCost::AfterQuiet => Timing::AfterQuiet,
                 CallCost::Event => Timing::Event { rounds: ROUND_TRIPS_PER_SAMPLE },
             }),
+            _ => None,
+        }
+    }
+
+    /// Where the case lies on the axis of its series, if the cases of the series differ in one number only.
+    pub fn sweep(&self) -> Option<Sweep> {
+        match *self {
+            Workload::Contiguous { len, .. } | Workload::Alignment { len, .. } => Some(Sweep::Bytes(len)),
+            Workload::Matrix { width, .. } => Some(Sweep::RowBytes(width)),
+            Workload::Growth { growth, count } => Some(Sweep::Count(count, growth.what())),
             _ => None,
         }
     }

@@ -8,8 +8,11 @@ use crate::machine::Machine;
 
 /// Options of `ferry bench`.
 #[derive(clap::Args)]
-#[command(after_help = "Ratios say how many times as fast as the peer ferry was: 2.00x is half the time.\n\
-Exit code: 0 when everything was measured and right, 1 when a case failed or a byte differed.")]
+#[command(
+    after_help = "Example: ferry bench -t h2d --peers --report report.html; then open report.html.\n\n\
+Ratios say how many times as fast as the peer ferry was: 2.00x is half the time.\n\
+Exit code: 0 when everything was measured and right, 1 when a case failed or a byte differed."
+)]
 pub struct BenchArgs {
     #[command(flatten)]
     machine: Machine,

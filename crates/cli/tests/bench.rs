@@ -185,6 +185,48 @@ fn csv_has_a_line_per_contender_and_as_many_fields_as_names() {
 }
 
 #[test]
+fn a_report_is_a_page_with_the_command_the_machine_and_every_result() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report <1>.html");
+    std::fs::write(&file, "x".repeat(1 << 20)).expect("an older file");
+    let path = file.to_str().expect("UTF-8");
+    let run = bench(&["--report", path, "-t", "h2d/2d", "-b", "4K", "-t", "submit"]);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    assert!(text(&run.stdout).contains("ferry GB/s"), "the table is printed as well: {}", text(&run.stdout));
+    let page = std::fs::read_to_string(&file).expect("the page");
+    assert!(
+        page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"),
+        "nothing of the older file is left"
+    );
+    assert!(page.contains("report &lt;1&gt;.html&#39; -t h2d/2d -b 4K"), "the command");
+    let (_, data) = page.split_once("id=\"data\">").expect("the data");
+    let data: Value = serde_json::from_str(data.split_once("</script>").expect("their end").0).expect("JSON");
+    assert!(page.contains(data["processor"].as_str().expect("a processor")), "the machine");
+    for row in rows(&data) {
+        for name in std::iter::once("ferry").chain(row["peers"].as_array().into_iter().flatten().map(name)) {
+            let title = format!("<title>{}, {name}: ", row["name"].as_str().expect("a name"));
+            assert_eq!(page.matches(&title).count(), 1, "{title}");
+        }
+    }
+}
+
+fn name(peer: &Value) -> &str {
+    peer["name"].as_str().expect("a name")
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_said_before_anything_is_measured() {
+    let run = bench(&["--report", "/nowhere/report.html", "-t", "submit"]);
+    assert_eq!(run.status.code(), Some(1));
+    let errors = text(&run.stderr);
+    assert!(errors.contains("--report /nowhere/report.html: No such file"), "{errors}");
+    assert_eq!(text(&run.stdout), "");
+    let full = bench(&["--report", "/dev/full", "-t", "submit"]);
+    assert_eq!(full.status.code(), Some(1));
+    assert!(text(&full.stderr).contains("--report /dev/full: No space"), "{}", text(&full.stderr));
+    assert!(text(&bench(&["--help"]).stdout).contains("--report <FILE>"));
+}
+
+#[test]
 fn the_table_says_what_its_numbers_mean_and_fits_in_100_columns() {
     let run = bench(&["-b", "4K", "-t", "h2d", "-t", "submit", "-t", "streams"]);
     let table = text(&run.stdout);
