@@ -19,7 +19,7 @@ use ferry::engine::{
     fork,
     threads::cancel::{self, Cancelling},
 };
-use ferry_watch::{caller::CodePosition, fact::CallSite, site};
+use ferry_watch::{caller::CodePosition, site};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::{AtomicBool, Ordering},
@@ -29,11 +29,8 @@ use std::{
 /// code and a message of this thread.
 #[inline(always)]
 pub fn call(function: &ApiFunction, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
-    if site::is_on() {
-        // Noted here, where this is inlined into the C function, since it is that one's caller that is meant.
-        return call_watched(watched::enter(function, CodePosition::note()), function, body);
-    }
-    run(function, body)
+    let is_watched = enter(function);
+    run(function, is_watched, body)
 }
 
 /// As [`call`], for a function with a fast path, which returns false if it has done nothing and `body` has
@@ -44,50 +41,36 @@ pub fn call_fast(
     fast: impl FnOnce(&Here) -> bool,
     body: impl FnOnce(&Here) -> Result<()>,
 ) -> i32 {
-    if site::is_on() {
-        let site = watched::enter(function, CodePosition::note());
-        return call_fast_watched(site, function, fast, body);
-    }
-    if run_fast(function, fast) { c::ACL_SUCCESS } else { run(function, body) }
-}
-
-/// Runs a body in a process that is watched.
-#[cold]
-#[inline(never)]
-fn call_watched(site: CallSite, function: &ApiFunction, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
-    let site = site::begin(site);
-    let code = run(function, body);
-    watched::leave(site, code);
-    code
-}
-
-/// Runs a body with a fast path in a process that is watched. The facts of the fast path are its ops.
-#[cold]
-#[inline(never)]
-fn call_fast_watched(
-    site: CallSite,
-    function: &ApiFunction,
-    fast: impl FnOnce(&Here) -> bool,
-    body: impl FnOnce(&Here) -> Result<()>,
-) -> i32 {
-    if run_fast(function, fast) { c::ACL_SUCCESS } else { call_watched(site, function, body) }
-}
-
-/// Whether the fast path has done it.
-#[inline(always)]
-fn run_fast(function: &ApiFunction, fast: impl FnOnce(&Here) -> bool) -> bool {
+    let is_watched = enter(function);
     let quick = || if_here(|here| function.allowed().is_ok() && fast(here));
-    let is_done = !is_forked() && matches!(catch_unwind(AssertUnwindSafe(quick)), Ok(true));
-    if is_done {
+    // The facts of the fast path are its ops.
+    if !is_forked() && matches!(catch_unwind(AssertUnwindSafe(quick)), Ok(true)) {
         cancel::end_if_cancelled();
+        return c::ACL_SUCCESS;
     }
-    is_done
+    run(function, is_watched, body)
+}
+
+/// Notes a call of a process that is watched. Inlined into the C function, whose return address is meant.
+#[inline(always)]
+fn enter(function: &ApiFunction) -> bool {
+    let is_watched = site::is_on();
+    if is_watched {
+        watched::enter(function, CodePosition::note());
+    }
+    is_watched
 }
 
 #[inline]
-fn run(function: &ApiFunction, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
+fn run(function: &ApiFunction, is_watched: bool, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
     let cancelling = Cancelling::off();
+    if is_watched {
+        site::begin();
+    }
     let code = guarded(function, body);
+    if is_watched {
+        watched::leave(code);
+    }
     cancelling.back();
     code
 }

@@ -11,7 +11,7 @@ use ferry_watch::{
     Fact,
     caller::{CodePosition, Slot},
     clock::ticks,
-    fact::{Call, CallSite, Line, StreamMade, StreamPurpose},
+    fact::{Call, Line, StreamMade, StreamPurpose},
     site,
 };
 use std::sync::{
@@ -34,17 +34,20 @@ pub(crate) fn begin() {
 
 /// A call begins.
 #[cold]
-pub(crate) fn enter(function: &ApiFunction, position: CodePosition) -> CallSite {
-    let Some(writer) = watching::writer() else { return CallSite::default() };
-    let slot = &SLOTS[usize::from(function.index)];
-    // Index 0 stands for no function.
-    site::enter(writer, function.index + 1, || slot.return_address(position))
+#[inline(never)]
+pub(crate) fn enter(function: &ApiFunction, position: CodePosition) {
+    if let Some(writer) = watching::writer() {
+        let slot = &SLOTS[usize::from(function.index)];
+        // Index 0 stands for no function.
+        site::enter(writer, function.index + 1, || slot.return_address(position));
+    }
 }
 
 /// The call ends with this code.
 #[cold]
-pub(crate) fn leave(site: CallSite, code: i32) {
-    let blocked = site::leave(&site);
+#[inline(never)]
+pub(crate) fn leave(code: i32) {
+    let (site, blocked) = site::leave();
     if let Some(writer) = watching::writer() {
         writer.returned(&Call { site, end: ticks(), blocked, code });
     }

@@ -40,7 +40,8 @@ int main(int count, char **arguments) {
     memset(&attr, 0, sizeof attr);
     attr.dstLoc.type = ACL_MEM_LOCATION_TYPE_DEVICE;
     attr.srcLoc.type = ACL_MEM_LOCATION_TYPE_HOST;
-    aclrtMemcpyBatchAsync(dsts, sizes, srcs, sizes, 2, &attr, indexes, 1, &failed, stream); /* aclrtMemcpyBatchAsync */
+    size_t *n = sizes, *at = indexes;
+    aclrtMemcpyBatchAsync(dsts, n, srcs, n, 2, &attr, at, 1, &failed, stream); /* aclrtMemcpyBatchAsync */
     aclError (*fill)(void *, size_t, int32_t, size_t, aclrtStream) = aclrtMemsetAsync;
     fill(device, SIZE, 7, 64, stream); /* aclrtMemsetAsync */
     aclrtMemcpy(host, 1, device, 2, ACL_MEMCPY_DEVICE_TO_HOST); /* aclrtMemcpy */

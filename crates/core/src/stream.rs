@@ -129,16 +129,13 @@ impl Stream {
         let Submitted { recent, uses, linear, .. } = &mut *last;
         let turn = |bases| uses.note_linear(bases, *linear, self.status().passed());
         let copy = recent.find(ends, rule, self.memory.table(), fits, turn)?;
-        if self.status().is_halted() {
-            return None;
+        if last.is_diverted || self.status().is_halted() {
+            // SAFETY: the copy is current, as below.
+            return unsafe { self.submit_linear_diverted(last, copy, then) };
         }
         // SAFETY: the copy is current, as it was found under the lock that is taken before memory is given
         // back.
-        let submit = || unsafe { self.state.queue.submit_linear(copy) };
-        let ticket = match last.is_diverted {
-            false => submit().ok()?,
-            true => self.submit_linear_diverted(&last, &copy, submit)?,
-        };
+        let ticket = unsafe { self.state.queue.submit_linear(copy) }.ok()?;
         debug_assert_eq!(last.ticket + 1, ticket, "queues number ops and marks in order");
         (last.ticket, last.linear) = (ticket, ticket);
         then(ticket);
@@ -205,22 +202,32 @@ impl Stream {
         self.tell_taken(next, None, self.status().refusal().map_or_else(submit, Err))
     }
 
-    /// The fast path with observers. `None` while the stream is recorded, or if the queue refuses the copy.
+    /// The fast path with observers. `None` while the stream is recorded, if it has stopped for good, or if
+    /// the queue refuses the copy.
+    ///
+    /// # Safety
+    /// The copy is current under the lock.
     #[cold]
-    fn submit_linear_diverted(
+    #[inline(never)]
+    unsafe fn submit_linear_diverted(
         &self,
-        last: &Submitted,
-        copy: &Linear,
-        submit: impl FnOnce() -> Result<Ticket>,
+        mut last: MutexGuard<'_, Submitted>,
+        copy: Linear,
+        then: impl FnOnce(Ticket),
     ) -> Option<Ticket> {
-        if last.recorder.is_some() {
+        if last.recorder.is_some() || self.status().is_halted() {
             return None;
         }
         let next = Point { stream: self.id, ticket: last.ticket + 1 };
         if self.observers.as_ref().is_some_and(|observers| observers.wants_details()) {
-            self.tell(|observer| observer.made(next, Seen::Linear(copy)));
+            self.tell(|observer| observer.made(next, Seen::Linear(&copy)));
         }
-        self.tell_taken(next, Some(copy), submit()).ok()
+        // SAFETY: passed on from the caller.
+        let taken = unsafe { self.state.queue.submit_linear(copy) };
+        let ticket = self.tell_taken(next, Some(&copy), taken).ok()?;
+        (last.ticket, last.linear) = (ticket, ticket);
+        then(ticket);
+        Some(ticket)
     }
 
     /// Tells observers whether the queue has taken the op.

@@ -107,8 +107,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// The line through two samples; it is most exact near the later one. Those of one moment say nothing about
-    /// the rate: one tick is a nanosecond then.
+    /// The line through two samples; it is most exact near the later one. Those of one moment say nothing
+    /// about the rate: one tick is a nanosecond then.
     pub fn between(first: Sample, last: Sample) -> Rate {
         let ticks = last.ticks.wrapping_sub(first.ticks) as i64;
         let nanos = last.nanos.wrapping_sub(first.nanos) as i64;

@@ -30,7 +30,7 @@ pub fn switch_on() {
 /// This thread is in a call of `function` from here on. It comes from the line that was set for it, or from
 /// its return address. Its time is not taken yet: see [`begin`].
 #[inline]
-pub fn enter(writer: &FactWriter, function: u16, return_address: impl FnOnce() -> u64) -> CallSite {
+pub fn enter(writer: &FactWriter, function: u16, return_address: impl FnOnce() -> u64) {
     local(|local| {
         let caller = match local.line.get() {
             0 => {
@@ -45,26 +45,23 @@ pub fn enter(writer: &FactWriter, function: u16, return_address: impl FnOnce() -
         };
         let wants_stack = writer.wanted().stacks;
         let stack = if wants_stack { stacks::number(local, writer, caller) } else { 0 };
-        let site = CallSite { function, caller, begin: 0, stack };
-        local.site.set(site);
+        local.site.set(CallSite { function, caller, begin: 0, stack });
         local.waited.set(0);
-        site
-    })
+    });
 }
 
 /// The call takes more than a moment: it has begun now.
-pub fn begin(site: CallSite) -> CallSite {
-    let site = CallSite { begin: ticks(), ..site };
-    local(|local| local.site.set(site));
-    site
+#[cold]
+#[inline(never)]
+pub fn begin() {
+    local(|local| local.site.set(CallSite { begin: ticks(), ..local.site.get() }));
 }
 
-/// The call is over. Says for how many ticks it was blocked.
-#[inline]
-pub fn leave(site: &CallSite) -> u64 {
+/// The call is over. Says which it was, and for how many ticks it was blocked.
+pub fn leave() -> (CallSite, u64) {
     local(|local| {
-        local.site.set(NOWHERE);
-        local.waited.get().saturating_sub(site.begin)
+        let site = local.site.replace(NOWHERE);
+        (site, local.waited.get().saturating_sub(site.begin))
     })
 }
 

@@ -88,6 +88,7 @@ impl StreamEntry {
     }
 
     /// Whether the stream is still in the table.
+    #[inline(always)]
     pub(crate) fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
     }
