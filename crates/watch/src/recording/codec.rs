@@ -346,6 +346,11 @@ impl RecordEncoder {
                 self.out.number(*offset);
                 self.out.string(bytes);
             }
+            Record::Begun { point, time } => {
+                self.tag(28);
+                self.point(*point);
+                self.time(*time);
+            }
             Record::Lost(count) => {
                 self.tag(25);
                 self.out.number(*count);
@@ -560,6 +565,7 @@ impl RecordReader<'_, '_> {
                 },
             ),
             27 => Record::StreamMade(self.head()?, self.small()?, self.stream()?),
+            28 => Record::Begun { point: self.point()?, time: self.time()? },
             other => return Err(Malformed(format!("there is no record of kind {other}"))),
         })
     }

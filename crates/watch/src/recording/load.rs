@@ -147,6 +147,7 @@ impl Loader {
             Record::Launched { head, graph, point } => self.step(&head, StepAction::Launch { graph, point }),
             Record::Call { head, blocked, code } => self.step(&head, StepAction::Call { blocked, code }),
             Record::MorePieces { point, .. }
+            | Record::Begun { point, .. }
             | Record::Passed(Passed { point, .. })
             | Record::Resolved { point, .. }
             | Record::Contents { point, .. }
@@ -218,7 +219,9 @@ impl Loader {
                 head(at).and(graph(*number)).and(stream(point.stream))
             }
             Record::Call { head: at, .. } => head(at),
-            Record::Contents { point, .. } | Record::Bytes { point, .. } => stream(point.stream),
+            Record::Begun { point, .. } | Record::Contents { point, .. } | Record::Bytes { point, .. } => {
+                stream(point.stream)
+            }
         }
     }
 
@@ -297,7 +300,16 @@ impl RecordedOp {
                 }
             }
             Record::Passed(Passed { begin, end, outcome, together, engine, .. }) => {
+                // Without a begin of its own it began when that was told before.
+                let begin = if begin == 0 { self.begun.unwrap_or(0) } else { begin };
                 self.result = Some(OpResult { begin, end, outcome, together, engine });
+            }
+            Record::Begun { time, .. } => {
+                self.begun = Some(time);
+                self.result
+                    .iter_mut()
+                    .filter(|result| result.begin == 0)
+                    .for_each(|result| result.begin = time);
             }
             Record::Resolved { rect: moved, .. } => {
                 if let RecordedWork::Through { rect, .. } = &mut self.work {

@@ -205,6 +205,8 @@ pub struct RecordedOp {
     pub task: Option<TaskId>,
     /// How it went; `None` if it was not seen to pass.
     pub result: Option<OpResult>,
+    /// When it began, where that was told apart from its end.
+    pub(super) begun: Option<Nanos>,
     /// The hash of the bytes that it read, and of those that it wrote.
     pub hashes: OpHash,
     /// The bytes that it read, if contents were kept.
@@ -416,7 +418,7 @@ impl Rect {
 /// How an op went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpResult {
-    /// When the work began.
+    /// When the work began; 0 if that was not seen.
     pub begin: Nanos,
     /// When it ended.
     pub end: Nanos,

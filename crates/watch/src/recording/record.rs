@@ -57,6 +57,8 @@ pub enum Record {
     MorePieces { point: Point, rects: Vec<Rect> },
     /// An op was refused.
     Refused { head: StepHead, stream: u32, work: RecordedWork },
+    /// An op has begun, where that was told apart from its end.
+    Begun { point: Point, time: Nanos },
     /// An op has passed.
     Passed(Passed),
     /// What a late-bound copy moves.

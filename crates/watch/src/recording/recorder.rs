@@ -361,6 +361,10 @@ impl<W: Write> Recorder<W> {
                 let work = self.work(process, work);
                 self.put(&Record::Refused { head, stream, work });
             }
+            Fact::Begun { time, point } => {
+                let point = self.point(process, *point);
+                self.put(&Record::Begun { point, time: *time });
+            }
             Fact::Passed(passed) => {
                 let point = self.point(process, passed.point);
                 self.put(&Record::Passed(Passed { point, ..*passed }));

@@ -43,6 +43,22 @@ fn bytes_are_named_by_allocation_and_offset() {
 }
 
 #[test]
+fn a_begin_that_is_told_apart_counts() {
+    for is_late in [false, true] {
+        let mut program = Program::new();
+        let stream = program.stream(0);
+        let copy = program.copy(stream, 1 << 40, 2 << 40, 8);
+        let passed = Passed { point: copy, begin: 0, end: 9_000, ..Passed::default() };
+        let facts = [Fact::Begun { time: 7_000, point: copy }, Fact::Passed(passed)];
+        let [first, second] = if is_late { [&facts[1], &facts[0]] } else { [&facts[0], &facts[1]] };
+        program.write(3, first.clone());
+        program.write(4, second.clone());
+        let result = program.recording().ops[0].result.expect("it passed");
+        assert_eq!((result.begin, result.end), (7_000, 9_000));
+    }
+}
+
+#[test]
 fn an_address_that_is_used_again_is_another_allocation() {
     let mut program = Program::new();
     let stream = program.stream(0);
