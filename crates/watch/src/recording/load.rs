@@ -1,6 +1,6 @@
 //! Reads a recording.
 
-use super::codec::RecordDecoder;
+use super::decode::RecordDecoder;
 use super::frame;
 use super::model::{
     Allocation, CapturedTask, Location, OpResult, RecordedGraph, RecordedOp, RecordedProcess, RecordedSite,

@@ -7,10 +7,13 @@
 //! which bytes each op finds and leaves. `docs/recording.md` describes the format.
 //!
 //! Nothing here runs a copy: the crate `ferry` replays recordings. Arrows: `model` is plain data that all
-//! others use; `record` and `frame` are the two layers of the file, which only `recorder` and `load` know.
+//! others use; `record`, with `encode` and `decode`, and `frame` are the two layers of the file, which only
+//! `recorder` and `load` know.
 
 mod codec;
+mod decode;
 mod diff;
+mod encode;
 pub mod flow;
 mod frame;
 mod launches;

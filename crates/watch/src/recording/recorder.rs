@@ -1,6 +1,6 @@
 //! Makes a recording of facts, while they come.
 
-use super::codec::RecordEncoder;
+use super::encode::RecordEncoder;
 use super::frame::{FrameWriter, LONGEST_STRING};
 use super::memory_map::MemoryMap;
 use super::model::{Allocation, Location, RecordedProcess, RecordedSite, RecordedStream, RecordedWork, Rect};
