@@ -206,7 +206,7 @@ pub struct RecordedOp {
     /// How it went; `None` if it was not seen to pass.
     pub result: Option<OpResult>,
     /// When it began, where that was told apart from its end.
-    pub(super) begun: Option<Nanos>,
+    pub begun: Option<Nanos>,
     /// The hash of the bytes that it read, and of those that it wrote.
     pub hashes: OpHash,
     /// The bytes that it read, if contents were kept.
