@@ -88,11 +88,15 @@ impl BranchStream<'_, '_> {
 }
 
 /// A gate that is open in the end, unless it was bound: whatever fails, the launching stream goes on.
-struct OpenedInTheEnd(Arc<Gate>);
+struct OpenedInTheEnd(Arc<Gate>, Arc<Memory>);
 
 impl Drop for OpenedInTheEnd {
     fn drop(&mut self) {
-        self.0.open();
+        let OpenedInTheEnd(gate, memory) = self;
+        if gate.point().is_none() {
+            memory.tell(|observer| observer.bound(gate.number(), None));
+            gate.open();
+        }
     }
 }
 
@@ -238,7 +242,8 @@ impl Graph {
         let _turn = lock(&self.turn);
         self.compare()?;
         self.collect_failures();
-        let before = self.executions.ends_elsewhere(&stream.state);
+        let (before, over) = self.executions.ends_elsewhere(&stream.state);
+        self.memory.tell(|observer| observer.following(&over));
         let is_deferred = in_turn && self.has_own_streams() && self.executions.must_wait(&stream.state);
         let submitted = if is_deferred {
             self.execute_deferred(stream, before)
@@ -247,7 +252,7 @@ impl Graph {
         } else {
             self.execute_here(stream, before)
         };
-        self.memory.tell(|observer| observer.executing(None));
+        self.memory.tell(|observer| observer.following(&[]));
         if let Ok(ticket) = submitted {
             let last = Point { stream: stream.id, ticket };
             self.memory.tell(|observer| observer.launched(self.number, last));
@@ -275,7 +280,7 @@ impl Graph {
     /// As `execute`, with the first branch on a stream of its own, for which the launching stream waits. No
     /// lock is held meanwhile: functions of the layer above that submit tasks may take locks of theirs.
     fn execute_detached(self: &Arc<Self>, stream: &Stream, before: Vec<Arc<dyn Fence>>) -> Result<Ticket> {
-        let (gate, mut begun) = (OpenedInTheEnd(Gate::new()), None);
+        let (gate, mut begun) = (OpenedInTheEnd(Gate::new(), self.memory.clone()), None);
         let ticket = stream.transact(|launch| {
             begun = Some(launch.fence()?);
             launch.wait_for(gate.0.clone())?;
@@ -293,7 +298,8 @@ impl Graph {
     /// As `execute_detached`, when all executions before this one are over: a function of the launching
     /// stream submits the tasks. Dropped with that stream's work, it submits none.
     fn execute_deferred(self: &Arc<Self>, stream: &Stream, before: Vec<Arc<dyn Fence>>) -> Result<Ticket> {
-        let (gate, graph, launcher) = (OpenedInTheEnd(Gate::new()), self.clone(), stream.state.clone());
+        let gate = OpenedInTheEnd(Gate::new(), self.memory.clone());
+        let (graph, launcher) = (self.clone(), stream.state.clone());
         stream.transact(|launch| {
             before.into_iter().try_for_each(|end| launch.wait_for(end))?;
             let end = gate.0.clone();
@@ -314,7 +320,6 @@ impl Graph {
         let _turn = self.turn_without_work();
         if let Some(ticket) = self.executions.begin_deferred(number) {
             self.submit_detached(None, launcher, ticket, gate);
-            self.memory.tell(|observer| observer.executing(None));
         }
     }
 
@@ -374,6 +379,7 @@ impl Graph {
         }
         let mut records: Vec<Option<Arc<dyn Fence>>> = Vec::new();
         let submitted = self.tasks.iter().try_for_each(|task| self.submit_task(main, task, &mut records));
+        self.memory.tell(|observer| observer.executing(None));
         let all_sides: Vec<_> = (1..self.streams.len()).collect();
         // Without its last tasks a branch may not lead back: the launching stream waits for all of them.
         let tails = if submitted.is_ok() { &self.tails } else { &all_sides };
