@@ -46,21 +46,24 @@ impl Blocks {
         Ok(())
     }
 
-    /// Physical memory is known where it is mapped, and reused under an address of its own.
+    /// Physical memory is known where it is mapped, and reused under an address of its own. Registered memory
+    /// is the program's, which may register it again while work in flight still uses it.
     fn reuse(&mut self, base: u64, at: u64) -> Result<(), String> {
         let has = |block: &Block| (block.at..block.at + block.len).contains(&at);
-        if let Some(known) = self.known.values().find(|block| has(block)) {
-            return Err(format!("{base:#x} at {at:#x} is reused, and {known:?} is known"));
-        }
         let is_it = |block: &Block| (block.base, block.at) == (base, at);
-        if let Some(place) = self.forgotten.iter().position(is_it) {
-            self.forgotten.swap_remove(place);
-            return Ok(());
-        }
-        let others: Vec<_> = self.forgotten.extract_if(.., |block| has(block)).collect();
-        match others.iter().find(|block| block.origin != Origin::Mapped) {
-            Some(other) => Err(format!("{base:#x} at {at:#x} is reused, and {other:?} was forgotten there")),
-            None => Ok(()),
+        let known = self.known.values().find(|block| has(block) && block.origin != Origin::Registered);
+        let forgotten = self.forgotten.iter().position(is_it);
+        match (known, forgotten) {
+            (Some(known), _) => Err(format!("{base:#x} at {at:#x} is reused, and {known:?} is known")),
+            (None, Some(place)) => {
+                self.forgotten.swap_remove(place);
+                Ok(())
+            }
+            (None, None) => {
+                let mapped: Vec<_> = self.forgotten.extract_if(.., |block| has(block)).collect();
+                let other = mapped.iter().find(|block| block.origin != Origin::Mapped);
+                other.map_or(Ok(()), |other| Err(format!("{base:#x} is reused, and it was {other:?}")))
+            }
         }
     }
 }
