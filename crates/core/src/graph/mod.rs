@@ -258,8 +258,8 @@ impl Graph {
 
     /// As [`execute`](Self::execute), but while an execution of another stream is unfinished, nothing is
     /// submitted to the graph's own streams: they have executions of one launching stream at a time, and an
-    /// abort of that drops no others. The tasks are submitted when `stream` comes to them; memory of the graph
-    /// that is freed meanwhile stays until they have passed.
+    /// abort of that drops no others. The tasks are submitted when `stream` comes to them; memory of the
+    /// graph that is freed meanwhile stays until they have passed.
     pub fn execute_in_turn(self: &Arc<Self>, stream: &Stream) -> Result<Ticket> {
         self.launch(stream, true)
     }
