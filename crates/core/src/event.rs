@@ -1,7 +1,7 @@
 //! An event: the latest mark that was recorded into it.
 
 use crate::{
-    Fence, Gate, Mark, Result, Stream, Ticket,
+    Fence, Gate, Mark, Observers, Result, Stream, Ticket,
     submissions::StreamState,
     sync::{Arc, Mutex, Weak, lock},
 };
@@ -51,6 +51,7 @@ struct Reset {
     ran: Arc<dyn Fence>,
     /// What waits that come after the reset are bound to: the next record.
     next: Arc<Gate>,
+    observers: Option<Arc<Observers>>,
 }
 
 impl Event {
@@ -79,7 +80,8 @@ impl Event {
         let ran = stream.mark()?;
         let mut state = lock(&self.state);
         if !state.ended {
-            state.reset.get_or_insert_with(|| Reset { ran, next: Gate::new() });
+            let observers = stream.observers.clone();
+            state.reset.get_or_insert_with(|| Reset { ran, next: Gate::new(), observers });
         }
         Ok(())
     }
@@ -137,8 +139,9 @@ impl Event {
         state.ended = true;
         let reset = state.reset.take();
         drop(state);
-        if let Some(reset) = reset {
-            reset.next.open();
+        if let Some(Reset { next, observers, .. }) = reset {
+            observers.iter().for_each(|all| all.tell(|observer| observer.bound(next.number(), None)));
+            next.open();
         }
     }
 }

@@ -68,6 +68,8 @@ pub enum JoinKind {
     Wait,
     /// It asked, and the answer was yes.
     Query,
+    /// It runs a function that was submitted as the next op of the stream.
+    Function,
 }
 
 /// Is told what the engine does, and changes nothing.
@@ -178,6 +180,12 @@ pub trait Observer: Send + Sync {
     /// Copies that were coalesced are the first task of theirs.
     fn executing(&self, task: Option<TaskId>) {
         let _ = task;
+    }
+    /// What this thread submits next comes after these points, too, and does not wait for them, since they
+    /// have passed; with none, it comes after nothing that it does not wait for. An execution of a graph
+    /// follows those that are over.
+    fn following(&self, over: &[Point]) {
+        let _ = over;
     }
     /// An execution of a graph was submitted; `last` is the last op of the launching stream that belongs to
     /// it.

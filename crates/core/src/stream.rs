@@ -197,9 +197,22 @@ impl Stream {
         }
         let next = Point { stream: self.id, ticket: last.ticket + 1 };
         self.tell(|observer| observer.made(next, Seen::Op(&op)));
+        let op = self.told_when_called(last.ticket, op);
         // SAFETY: passed on from the caller.
         let submit = || unsafe { self.state.queue.submit(op) };
         self.tell_taken(next, None, self.status().refusal().map_or_else(submit, Err))
+    }
+
+    /// The op; if it is a function, its thread learns that the work up to `before` has passed.
+    fn told_when_called(&self, before: Ticket, op: Op) -> Op {
+        let behind = Point { stream: self.id, ticket: before };
+        match (op, self.observers.clone()) {
+            (Op::Call(function), Some(observers)) => Op::Call(Box::new(move || {
+                observers.tell(|observer| observer.joined(behind, JoinKind::Function));
+                function();
+            })),
+            (op, _) => op,
+        }
     }
 
     /// The fast path with observers. `None` while the stream is recorded, if it has stopped for good, or if
@@ -366,7 +379,9 @@ impl Stream {
             }
             is_unfinished
         });
+        let newest = self.newest();
         self.state.queue.abort();
+        self.tell_joined(newest, JoinKind::Wait);
         // What came in between was dropped here, and may run there.
         self.abort_nested(|ticket| self.status().is_dropped(ticket));
     }

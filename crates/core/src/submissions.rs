@@ -4,7 +4,7 @@
 use crate::{
     Fence, Queue, Recorder, Result, Status, Ticket,
     plan::linear::Recent,
-    sync::{Arc, CachePadded, Mutex, Weak, lock},
+    sync::{Arc, CachePadded, Mutex, MutexGuard, Weak, lock},
     uses::Uses,
 };
 
@@ -109,12 +109,15 @@ impl StreamState {
 
 /// The submission states of all streams of a runtime.
 #[derive(Default)]
-pub(crate) struct StreamStates(Mutex<Vec<Arc<StreamState>>>);
+pub(crate) struct StreamStates {
+    all: Mutex<Vec<Arc<StreamState>>>,
+    claims: Mutex<Vec<Arc<dyn Fence>>>,
+}
 
 impl StreamStates {
     /// Adds that of a new stream, and drops those whose stream is gone and whose work is done.
     pub(crate) fn add(&self, stream: Arc<StreamState>) {
-        let mut streams = lock(&self.0);
+        let mut streams = lock(&self.all);
         // If this is the only owner, the stream is gone and nothing more is submitted.
         streams.retain(|stream| Arc::strong_count(stream) > 1 || !matches!(stream.pending(), Ok(None)));
         streams.push(stream);
@@ -122,13 +125,29 @@ impl StreamStates {
 
     /// Whether an op in flight may use the registered memory that starts at `base`, which is unknown by now.
     pub(crate) fn are_using(&self, base: usize) -> bool {
-        lock(&self.0).iter().any(|stream| stream.is_using(base))
+        !self.open_claims().is_empty() || lock(&self.all).iter().any(|stream| stream.is_using(base))
+    }
+
+    /// Memory that becomes unknown from here on is not reused before `until` is done: work that is still to
+    /// be submitted uses it.
+    pub(crate) fn claim(&self, until: Arc<dyn Fence>) {
+        lock(&self.claims).push(until);
+    }
+
+    fn open_claims(&self) -> MutexGuard<'_, Vec<Arc<dyn Fence>>> {
+        let mut claims = lock(&self.claims);
+        claims.retain(|claim| !claim.is_done());
+        claims
     }
 
     /// The work in flight of every stream that has some now.
     pub(crate) fn pending(&self) -> Result<Vec<PendingWork>> {
-        let streams = lock(&self.0);
-        let mut pending = Vec::new();
+        let claimed = |fence: &Arc<dyn Fence>| {
+            let status = Arc::new(Status::of_no_stream());
+            PendingWork { status, touching: Ticket::MAX, fence: fence.clone() }
+        };
+        let mut pending: Vec<_> = self.open_claims().iter().map(claimed).collect();
+        let streams = lock(&self.all);
         for stream in streams.iter() {
             pending.extend(stream.pending()?);
         }

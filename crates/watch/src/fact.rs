@@ -396,7 +396,8 @@ pub struct SubmittedOp {
     pub point: Point,
     /// The call.
     pub site: CallSite,
-    /// What has to pass before it, besides the op before it in its stream.
+    /// What passes before it, besides the op before it in its stream: what it waits for, and what it need
+    /// not wait for since that has passed.
     pub awaits: Vec<Awaited>,
     /// What it does.
     pub work: Work,

@@ -16,6 +16,8 @@ use crate::run::{Blocker, Executor};
 const EVENT_SYNC: u32 = 1;
 const STOP_ON_FAILURE: u64 = 1;
 const STREAM_ABORT: i32 = 107023;
+const STREAM_COMPLETE: i32 = 0;
+const EVENT_COMPLETE: i32 = 1;
 
 unsafe extern "C" fn wait_for_gate(gate: *mut c_void) {
     // SAFETY: the launch gave a count of the gate away for this one call.
@@ -149,6 +151,24 @@ impl<'a> Capi<'a> {
         std::iter::once(stream)
             .chain(streams_of(device))
             .try_for_each(|s| refused(ok("aclrtSynchronizeStream", aclrtSynchronizeStream(self.stream(s)))))
+    }
+
+    /// Whether what the step waits for is over, for steps that can ask in place of waiting.
+    pub fn is_over(&self, act: &Act) -> bool {
+        let mut status = -1;
+        match act {
+            Act::SyncStream { stream } => {
+                // SAFETY: a valid place for a number.
+                let code = unsafe { aclrtStreamQuery(self.stream(*stream), &mut status) };
+                code == 0 && status == STREAM_COMPLETE
+            }
+            Act::SyncEvent { event } => {
+                // SAFETY: as above.
+                let code = unsafe { aclrtQueryEventStatus(pointer(self.events[*event]), &mut status) };
+                code == 0 && status == EVENT_COMPLETE
+            }
+            _ => false,
+        }
     }
 
     fn abort(&self, stream: usize, renew: bool) -> Result<(), String> {

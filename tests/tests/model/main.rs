@@ -12,6 +12,7 @@ mod basics;
 mod build;
 mod capi;
 mod choose;
+mod facts;
 mod fault;
 mod holdings;
 mod layout;

@@ -25,13 +25,18 @@ impl Points {
     }
 
     /// Returns whether `p` is new.
-    fn insert(&mut self, p: Point) -> bool {
+    pub fn insert(&mut self, p: Point) -> bool {
         if self.0.len() <= p / 64 {
             self.0.resize(p / 64 + 1, 0);
         }
         let fresh = !self.has(p);
         self.0[p / 64] |= 1 << (p % 64);
         fresh
+    }
+
+    pub fn insert_all(&mut self, others: &Points) {
+        self.0.resize(self.0.len().max(others.0.len()), 0);
+        self.0.iter_mut().zip(&others.0).for_each(|(word, more)| *word |= more);
     }
 }
 
@@ -248,7 +253,7 @@ impl Order {
         let (mut past, mut open) = (Points::default(), vec![point]);
         while let Some(p) = open.pop() {
             if past.insert(p) {
-                open.extend(self.into(p, !self.dropped.has(p)));
+                open.extend(self.edges_into(p, !self.dropped.has(p)));
             }
         }
         past
@@ -256,7 +261,7 @@ impl Order {
 
     /// The points with an edge to `p`, those across streams only if asked for; a gate that is still closed
     /// opens after its owner's latest call.
-    fn into(&self, p: Point, across: bool) -> impl Iterator<Item = Point> + '_ {
+    pub fn edges_into(&self, p: Point, across: bool) -> impl Iterator<Item = Point> + '_ {
         let end = self.starts.get(p + 1).copied().unwrap_or(self.before.len());
         let gate = self.gates.iter().find(|g| g.task == p);
         let opener = gate.and_then(|g| g.release.or(self.last[g.owner]));
@@ -268,7 +273,7 @@ impl Order {
     pub fn schedule(&self) -> Vec<Point> {
         fn visit(order: &Order, p: Point, seen: &mut Points, done: &mut Vec<Point>) {
             if seen.insert(p) {
-                order.into(p, !order.void.has(p)).for_each(|q| visit(order, q, seen, done));
+                order.edges_into(p, !order.void.has(p)).for_each(|q| visit(order, q, seen, done));
                 done.push(p);
             }
         }

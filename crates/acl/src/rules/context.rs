@@ -10,6 +10,7 @@ use crate::{
     interrupt,
     state::{Context, Here, OpenedEngine, engine},
 };
+use ferry_core::JoinKind;
 use std::sync::Arc;
 
 /// Waits for the streams of a context, whatever comes of their work. Fails if a signal ended that.
@@ -18,7 +19,8 @@ pub(crate) fn wait(here: &Here, engine: &OpenedEngine, context: &Context) -> Res
         let work = entry.stream.fence()?;
         match interrupt::wait(here, None, |limit| work.wait(limit)) {
             Err(error) if interrupt::is_interrupted(&error) => return Err(error.into()),
-            _ => {}
+            Err(_) => {}
+            Ok(()) => engine.runtime.joined(&*work, JoinKind::Wait),
         }
     }
     Ok(())

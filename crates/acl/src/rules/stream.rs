@@ -13,7 +13,7 @@ use crate::{
     state::{Here, LEAST_PRIORITY, StreamEntry, engine, opened},
 };
 use ferry::engine::threads::as_here;
-use ferry_core::Kind;
+use ferry_core::{JoinKind, Kind};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -91,6 +91,7 @@ pub fn destroy(here: &Here, handle: usize) -> Result<()> {
     not_captured(&entry)?;
     let work = entry.stream.fence()?;
     interrupt::wait(here, None, |limit| work.wait(limit))?;
+    engine.runtime.joined(&*work, JoinKind::Wait);
     capture::cancel_update(&entry);
     engine.end_stream(&entry);
     here.stream.take();

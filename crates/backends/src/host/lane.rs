@@ -62,6 +62,8 @@ struct Signs {
     wanted: AtomicU64,
     /// Tasks up to this ticket are dropped instead of run.
     aborted: AtomicU64,
+    /// The newest op of which observers were told that it begins.
+    begun: AtomicU64,
 }
 
 #[derive(Default)]
@@ -125,7 +127,11 @@ impl Lane {
             waited,
             state: CachePadded(Mutex::new(LaneState::default())),
             submitted: CachePadded(AtomicU64::new(0)),
-            signs: CachePadded(Signs { wanted: AtomicU64::new(NONE), aborted: AtomicU64::new(0) }),
+            signs: CachePadded(Signs {
+                wanted: AtomicU64::new(NONE),
+                aborted: AtomicU64::new(0),
+                begun: AtomicU64::new(0),
+            }),
             wake: Condvar::new(),
             aborted: Mutex::default(),
         })
@@ -202,8 +208,14 @@ impl Lane {
                 }
                 continue;
             };
+            let follows_at_once = has_passed && !item.has_fences();
+            if let Some(fence) = item.unmet_fence() {
+                let Some(unwanted) = self.block_on(hand, fence) else { return };
+                (hand, has_passed) = (unwanted, false);
+                continue;
+            }
             if !has_begun {
-                self.status.tell_begun(has_passed);
+                self.tell_begun(follows_at_once);
             }
             let step = item.step(&self.status, &self.engine, self.number());
             has_begun = matches!(step, StepOutcome::More);
@@ -223,10 +235,6 @@ impl Lane {
                     drop(done);
                     turn.count(OP_COST);
                 }
-                StepOutcome::Blocked(fence) => match self.block_on(hand, fence) {
-                    Some(unwanted) => hand = unwanted,
-                    None => return,
-                },
                 StepOutcome::Call(function) => {
                     hand.pop_front();
                     match self.start_call(hand, function) {
@@ -238,6 +246,19 @@ impl Lane {
             if turn.is_over(self) {
                 return self.put_back(hand);
             }
+        }
+    }
+
+    /// Tells observers that the next op begins, unless an owner before this one has begun it.
+    #[inline]
+    fn tell_begun(&self, at_once: bool) {
+        if !self.status.is_observed() {
+            return;
+        }
+        let next = self.status.passed() + 1;
+        if self.signs.begun.load(Ordering::Relaxed) != next {
+            self.signs.begun.store(next, Ordering::Relaxed);
+            self.status.tell_begun(at_once);
         }
     }
 

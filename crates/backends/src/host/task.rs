@@ -56,8 +56,6 @@ pub enum StepOutcome {
     Done,
     /// There is more of it.
     More,
-    /// It cannot go on before the fence is done.
-    Blocked(Arc<dyn Fence>),
     /// It is a function to be called where it may block.
     Call(Job),
 }
@@ -95,11 +93,8 @@ impl From<Plan> for Task {
 }
 
 impl Task {
-    /// Does about a slice of the work, unless it has to wait or is to be called elsewhere.
+    /// Does about a slice of the work, whose fences are done, unless it is to be called elsewhere.
     pub fn step(&mut self, status: &Status, engine: &Arc<Engine>, lane: usize) -> StepOutcome {
-        if let Some(fence) = self.unmet_fence() {
-            return StepOutcome::Blocked(fence);
-        }
         if let Task::Call(_) = self {
             let Task::Call(function) = mem::replace(self, Task::Nothing) else { unreachable!("just seen") };
             return StepOutcome::Call(function);
@@ -118,10 +113,16 @@ impl Task {
         }
     }
 
+    /// Whether it may have to wait for fences.
+    #[inline]
+    pub fn has_fences(&self) -> bool {
+        matches!(self, Task::Wait(_) | Task::After(_))
+    }
+
     /// A fence that must be done before this work, if there is one. Work whose fences are done takes their
     /// place.
     #[inline]
-    fn unmet_fence(&mut self) -> Option<Arc<dyn Fence>> {
+    pub fn unmet_fence(&mut self) -> Option<Arc<dyn Fence>> {
         while let Task::After(after) = self {
             match after.0.pop() {
                 Some(fence) if fence.is_done() => {}

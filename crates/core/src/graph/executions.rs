@@ -2,7 +2,7 @@
 
 use super::task::Branch;
 use crate::{
-    Fence, Stream, Ticket,
+    Fence, Point, Stream, Ticket,
     submissions::StreamState,
     sync::{Arc, Mutex, MutexGuard, lock},
 };
@@ -195,13 +195,19 @@ impl Executions {
         self.unfinished().queued.iter().all(Execution::has_passed)
     }
 
-    /// The ends of the executions that other streams than this one launched. One for each stream: an
-    /// execution that was aborted says nothing about those before it on other streams.
-    pub(super) fn ends_elsewhere(&self, stream: &Arc<StreamState>) -> Vec<Arc<dyn Fence>> {
+    /// The ends of the executions that other streams than this one launched: fences for those that are not
+    /// over, and the points of those that were found to be over since the last launch. One for each stream:
+    /// an execution that was aborted says nothing about those before it on other streams.
+    pub(super) fn ends_elsewhere(&self, stream: &Arc<StreamState>) -> (Vec<Arc<dyn Fence>>, Vec<Point>) {
         let mut list = self.unfinished();
-        list.launchers.retain(|point| !point.has_passed());
-        let others = list.launchers.iter().filter(|point| !Arc::ptr_eq(&point.launcher, stream));
-        others.map(|point| point.launcher.queue.fence_after(point.ticket)).collect()
+        let is_elsewhere = |point: &&LaunchPoint| !Arc::ptr_eq(&point.launcher, stream);
+        let passed: Vec<_> = list.launchers.extract_if(.., |point| point.has_passed()).collect();
+        let over = passed.iter().filter(is_elsewhere);
+        let open = list.launchers.iter().filter(is_elsewhere);
+        (
+            open.map(|point| point.launcher.queue.fence_after(point.ticket)).collect(),
+            over.filter_map(|point| point.launcher.status.point(point.ticket)).collect(),
+        )
     }
 
     /// The launching stream and the first op there of the execution that the op `ticket` of a branch belongs

@@ -88,12 +88,42 @@ impl BranchStream<'_, '_> {
 }
 
 /// A gate that is open in the end, unless it was bound: whatever fails, the launching stream goes on.
-struct OpenedInTheEnd(Arc<Gate>);
+struct OpenedInTheEnd(Arc<Gate>, Arc<Memory>);
 
 impl Drop for OpenedInTheEnd {
     fn drop(&mut self) {
+        let OpenedInTheEnd(gate, memory) = self;
+        if gate.point().is_none() {
+            memory.tell(|observer| observer.bound(gate.number(), None));
+            gate.open();
+        }
+    }
+}
+
+/// Keeps memory that is freed from being reused, until it is dropped.
+struct MemoryClaim(Arc<Gate>);
+
+impl MemoryClaim {
+    fn new(memory: &Memory) -> Arc<MemoryClaim> {
+        let gate = Gate::new();
+        memory.streams().claim(gate.clone());
+        Arc::new(MemoryClaim(gate))
+    }
+}
+
+impl Drop for MemoryClaim {
+    fn drop(&mut self) {
         self.0.open();
     }
+}
+
+/// What the submission of one execution needs.
+#[derive(Default)]
+struct ExecutionState {
+    /// What each record stands for.
+    records: Vec<Option<Arc<dyn Fence>>>,
+    /// The memory is kept since the launch, and may have been freed since then.
+    is_claimed: bool,
 }
 
 impl NestedWork for Graph {
@@ -228,8 +258,8 @@ impl Graph {
 
     /// As [`execute`](Self::execute), but while an execution of another stream is unfinished, nothing is
     /// submitted to the graph's own streams: they have executions of one launching stream at a time, and an
-    /// abort of that drops no others. The tasks are submitted when `stream` comes to them, and fail then if
-    /// memory of the graph was freed meanwhile.
+    /// abort of that drops no others. The tasks are submitted when `stream` comes to them; memory of the
+    /// graph that is freed meanwhile stays until they have passed.
     pub fn execute_in_turn(self: &Arc<Self>, stream: &Stream) -> Result<Ticket> {
         self.launch(stream, true)
     }
@@ -238,7 +268,8 @@ impl Graph {
         let _turn = lock(&self.turn);
         self.compare()?;
         self.collect_failures();
-        let before = self.executions.ends_elsewhere(&stream.state);
+        let (before, over) = self.executions.ends_elsewhere(&stream.state);
+        self.memory.tell(|observer| observer.following(&over));
         let is_deferred = in_turn && self.has_own_streams() && self.executions.must_wait(&stream.state);
         let submitted = if is_deferred {
             self.execute_deferred(stream, before)
@@ -247,7 +278,7 @@ impl Graph {
         } else {
             self.execute_here(stream, before)
         };
-        self.memory.tell(|observer| observer.executing(None));
+        self.memory.tell(|observer| observer.following(&[]));
         if let Ok(ticket) = submitted {
             let last = Point { stream: stream.id, ticket };
             self.memory.tell(|observer| observer.launched(self.number, last));
@@ -262,7 +293,7 @@ impl Graph {
             self.compare()?;
             before.into_iter().try_for_each(|end| launch.wait_for(end))?;
             self.executions.begin(&stream.state, launch.newest() + 1);
-            let submitted = self.submit(&mut BranchStream::Launching(launch));
+            let submitted = self.submit(&mut BranchStream::Launching(launch), false);
             self.executions.end(launch.newest());
             if self.streams.len() > 1 {
                 self.executions.note_ends();
@@ -275,7 +306,7 @@ impl Graph {
     /// As `execute`, with the first branch on a stream of its own, for which the launching stream waits. No
     /// lock is held meanwhile: functions of the layer above that submit tasks may take locks of theirs.
     fn execute_detached(self: &Arc<Self>, stream: &Stream, before: Vec<Arc<dyn Fence>>) -> Result<Ticket> {
-        let (gate, mut begun) = (OpenedInTheEnd(Gate::new()), None);
+        let (gate, mut begun) = (OpenedInTheEnd(Gate::new(), self.memory.clone()), None);
         let ticket = stream.transact(|launch| {
             begun = Some(launch.fence()?);
             launch.wait_for(gate.0.clone())?;
@@ -285,7 +316,7 @@ impl Graph {
             Ok(())
         })?;
         if !stream.status().is_dropped(ticket) {
-            self.submit_detached(before.into_iter().chain(begun), &stream.state, ticket, &gate.0);
+            self.submit_detached(before.into_iter().chain(begun), &stream.state, ticket, &gate.0, false);
         }
         Ok(ticket)
     }
@@ -293,12 +324,16 @@ impl Graph {
     /// As `execute_detached`, when all executions before this one are over: a function of the launching
     /// stream submits the tasks. Dropped with that stream's work, it submits none.
     fn execute_deferred(self: &Arc<Self>, stream: &Stream, before: Vec<Arc<dyn Fence>>) -> Result<Ticket> {
-        let (gate, graph, launcher) = (OpenedInTheEnd(Gate::new()), self.clone(), stream.state.clone());
+        let gate = OpenedInTheEnd(Gate::new(), self.memory.clone());
+        let (graph, launcher) = (self.clone(), stream.state.clone());
         stream.transact(|launch| {
+            let claim = MemoryClaim::new(&self.memory);
+            // Once more, behind the claim: memory that is freed from here on is kept.
+            self.compare()?;
             before.into_iter().try_for_each(|end| launch.wait_for(end))?;
             let end = gate.0.clone();
             let number = self.executions.next_number();
-            let run = move || graph.run_deferred(number, &launcher, &gate.0);
+            let run = move || graph.run_deferred(number, &launcher, &gate.0, &claim);
             // SAFETY: the op has no addresses.
             unsafe { launch.submit(Op::Call(Box::new(run)))? };
             launch.wait_for(end)?;
@@ -310,11 +345,14 @@ impl Graph {
     }
 
     /// It is the turn of a deferred execution, on a thread where it may block.
-    fn run_deferred(&self, number: u64, launcher: &Arc<StreamState>, gate: &Gate) {
+    fn run_deferred(&self, number: u64, launcher: &Arc<StreamState>, gate: &Gate, claim: &Arc<MemoryClaim>) {
         let _turn = self.turn_without_work();
         if let Some(ticket) = self.executions.begin_deferred(number) {
-            self.submit_detached(None, launcher, ticket, gate);
-            self.memory.tell(|observer| observer.executing(None));
+            self.submit_detached(None, launcher, ticket, gate, true);
+            for branch in self.streams.iter().filter_map(|branch| branch.fence().ok()) {
+                let claim = claim.clone();
+                branch.when_done(Box::new(move || drop(claim)));
+            }
         }
     }
 
@@ -339,10 +377,11 @@ impl Graph {
         launcher: &Arc<StreamState>,
         ticket: Ticket,
         gate: &Gate,
+        is_claimed: bool,
     ) {
         let main = &self.streams[0];
         let submitted = before.into_iter().try_for_each(|fence| main.wait_for(fence).map(drop));
-        let submitted = submitted.and_then(|()| self.submit(&mut BranchStream::Detached(main)));
+        let submitted = submitted.and_then(|()| self.submit(&mut BranchStream::Detached(main), is_claimed));
         if let Err(error) = submitted {
             launcher.status.fail_at(ticket, error);
         }
@@ -364,7 +403,7 @@ impl Graph {
     }
 
     /// Submits all tasks. If one of them cannot be submitted, those before it run.
-    fn submit(&self, main: &mut BranchStream<'_, '_>) -> Result<()> {
+    fn submit(&self, main: &mut BranchStream<'_, '_>, is_claimed: bool) -> Result<()> {
         let side_heads = self.heads.iter().filter(|head| **head > 0);
         if side_heads.clone().next().is_some() {
             let begin = main.fence()?;
@@ -372,8 +411,9 @@ impl Graph {
                 self.streams[*head].wait_for(begin.clone())?;
             }
         }
-        let mut records: Vec<Option<Arc<dyn Fence>>> = Vec::new();
-        let submitted = self.tasks.iter().try_for_each(|task| self.submit_task(main, task, &mut records));
+        let mut state = ExecutionState { is_claimed, ..ExecutionState::default() };
+        let submitted = self.tasks.iter().try_for_each(|task| self.submit_task(main, task, &mut state));
+        self.memory.tell(|observer| observer.executing(None));
         let all_sides: Vec<_> = (1..self.streams.len()).collect();
         // Without its last tasks a branch may not lead back: the launching stream waits for all of them.
         let tails = if submitted.is_ok() { &self.tails } else { &all_sides };
@@ -387,15 +427,15 @@ impl Graph {
         &self,
         main: &mut BranchStream<'_, '_>,
         task: &Task,
-        records: &mut Vec<Option<Arc<dyn Fence>>>,
+        state: &mut ExecutionState,
     ) -> Result<()> {
         let number = TaskId { graph: self.number, task: task.number };
         self.memory.tell(|observer| observer.executing(Some(number)));
         match task.branch {
-            0 => self.submit_work(main, &task.work, records),
+            0 => self.submit_work(main, &task.work, state),
             side => {
                 let mut side = BranchStream::Detached(&self.streams[side]);
-                self.submit_work(&mut side, &task.work, records)
+                self.submit_work(&mut side, &task.work, state)
             }
         }
     }
@@ -404,10 +444,10 @@ impl Graph {
         &self,
         branch: &mut BranchStream<'_, '_>,
         work: &Work,
-        records: &mut Vec<Option<Arc<dyn Fence>>>,
+        state: &mut ExecutionState,
     ) -> Result<()> {
         match work {
-            Work::Op(op) => self.submit_op(branch, op)?,
+            Work::Op(op) => self.submit_op(branch, op, state.is_claimed)?,
             Work::Call(function) => branch.call(function.clone())?,
             Work::Each(submit) => match branch {
                 BranchStream::Detached(stream) => submit(stream)?,
@@ -419,11 +459,12 @@ impl Graph {
             },
             Work::Barrier => {}
             Work::Record(edge) => {
+                let records = &mut state.records;
                 records.resize(records.len().max(edge + 1), None);
                 records[*edge] = Some(branch.fence()?);
             }
             Work::Wait(edge) => {
-                if let Some(Some(fence)) = records.get(*edge) {
+                if let Some(Some(fence)) = state.records.get(*edge) {
                     branch.wait_for(fence.clone())?;
                 }
             }
@@ -431,7 +472,7 @@ impl Graph {
         Ok(())
     }
 
-    fn submit_op(&self, branch: &mut BranchStream<'_, '_>, op: &RepeatedOp) -> Result<()> {
+    fn submit_op(&self, branch: &mut BranchStream<'_, '_>, op: &RepeatedOp, is_claimed: bool) -> Result<()> {
         match branch {
             // The memory of the op was compared under the lock that is taken before memory is given back;
             // memory of other libraries the capturing caller vouched for.
@@ -442,8 +483,12 @@ impl Graph {
                 other => unsafe { launch.submit(other.op()) },
             },
             BranchStream::Detached(stream) => {
-                let make = |_: &Memory| self.compare().map(|()| op.op());
-                // SAFETY: as above; the stream has `make` asked again if memory was freed meanwhile.
+                let make = |_: &Memory| match is_claimed {
+                    true => Ok(op.op()),
+                    false => self.compare().map(|()| op.op()),
+                };
+                // SAFETY: as above; the stream has `make` asked again if memory was freed meanwhile, unless a
+                // claim has kept it since it was compared.
                 unsafe { stream.submit(make) }.map(drop)
             }
         }

@@ -22,7 +22,7 @@ use ferry_core::{
 use ferry_watch::{
     Fact,
     clock::{Rate, Sample, epoch, ticks},
-    fact::{Captured, Join, Joined, Outcome, Passed, Started, StreamMade, SubmittedOp, Work},
+    fact::{Awaited, Captured, Join, Joined, Outcome, Passed, Started, StreamMade, SubmittedOp, Work},
     site,
     writer::FactWriter,
 };
@@ -112,6 +112,8 @@ pub(crate) fn observer(backend: BackendName) -> Option<Arc<dyn Observer>> {
 thread_local! {
     /// The op that was made and not submitted yet.
     static MADE: RefCell<Option<(SubmittedOp, Shown)>> = const { RefCell::new(None) };
+    /// What the ops of this thread come after and do not wait for.
+    static OVER: RefCell<Vec<Awaited>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Turns what an engine tells into facts.
@@ -138,7 +140,8 @@ impl EngineWatcher {
     fn keep(&self, op: Point, what: Seen<'_>) {
         let (first_stream, all_pieces) = (self.first_stream, self.writer.wanted().pieces);
         let device = || self.device_of(op.stream);
-        let shown = translate::show(what, ShowOptions { first_stream, device: &device, all_pieces });
+        let mut shown = translate::show(what, ShowOptions { first_stream, device: &device, all_pieces });
+        let _ = OVER.try_with(|over| shown.awaits.extend(over.borrow().iter().copied()));
         let (time, point, site, task) = (ticks(), self.point(op), site::current(), site::task());
         let op = SubmittedOp { time, point, site, task, ..SubmittedOp::default() };
         let _ = MADE.try_with(|made| made.replace(Some((op, shown))));
@@ -279,6 +282,7 @@ impl Observer for EngineWatcher {
         let how = match how {
             JoinKind::Wait => Join::Wait,
             JoinKind::Query => Join::Query,
+            JoinKind::Function => Join::Function,
         };
         let (time, site, point) = (ticks(), site::current(), self.point(point));
         if how == Join::Wait {
@@ -305,6 +309,11 @@ impl Observer for EngineWatcher {
 
     fn executing(&self, task: Option<EngineTask>) {
         site::set_task(task.map(translate::task));
+    }
+
+    fn following(&self, over: &[Point]) {
+        let points = over.iter().map(|point| Awaited::Point(self.point(*point)));
+        let _ = OVER.try_with(|over| *over.borrow_mut() = points.collect());
     }
 
     fn launched(&self, graph: u32, last: Point) {

@@ -6,8 +6,8 @@ use super::memory_map::MemoryMap;
 use super::model::{Allocation, Location, RecordedProcess, RecordedSite, RecordedStream, RecordedWork, Rect};
 use super::record::{Record, StepHead};
 use crate::fact::{
-    Awaited, CallSite, Captured, Fact, FactReader, FactSource, Joined, Nanos, Passed, Piece, Point, Rows,
-    SubmittedOp, TaskId, Work,
+    Awaited, CallSite, Captured, Fact, FactReader, FactSource, Join, Joined, Nanos, Passed, Piece, Point,
+    Rows, SubmittedOp, TaskId, Work,
 };
 use crate::symbols::Symbols;
 use std::{
@@ -377,6 +377,8 @@ impl<W: Write> Recorder<W> {
                 let point = point.map(|point| self.point(process, point));
                 self.put(&Record::Bound { process: process as u32, promise: *promise, point });
             }
+            // A replay runs functions of its own behind the work before them.
+            Fact::Joined(Joined { how: Join::Function, .. }) => {}
             Fact::Joined(Joined { time, point, site, how }) => {
                 let (head, point) = (self.head(source, site, *time), self.point(process, *point));
                 self.put(&Record::Joined { head, point, how: *how });
