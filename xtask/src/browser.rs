@@ -1,6 +1,6 @@
 //! The pages that people look at, opened in a headless Chromium: drawn things, mouse, keys, an empty console,
 //! and the time of frames. The traces are of made programs, one small and one of 200,000 ops, and of the
-//! tour.
+//! tour; a report of `ferry bench` is beside them.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,14 +11,22 @@ use crate::shell::{self, cargo};
 /// What the browser is called, where it is installed.
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// Makes the traces and runs `tests/browser/run.py`, which leaves screenshots in `target/browser`.
-pub fn run(root: &Path) -> Result<Outcome, String> {
+/// Installs the browser, and Python to drive it, where they are missing. Fails where that is not possible.
+pub fn install() -> Result<(), String> {
     for (name, package) in [("python3", "python3"), ("chromium", "chromium")] {
         let is_there =
             shell::exists(name) || (name == "chromium" && NAMES.iter().any(|it| shell::exists(it)));
-        if !is_there && let Err(why) = shell::apt_get(name, package) {
-            return Ok(Outcome::Skipped(why));
+        if !is_there {
+            shell::apt_get(name, package)?;
         }
+    }
+    Ok(())
+}
+
+/// Makes the pages and runs `tests/browser/run.py`, which leaves screenshots in `target/browser`.
+pub fn run(root: &Path) -> Result<Outcome, String> {
+    if let Err(why) = install() {
+        return Ok(Outcome::Skipped(why));
     }
     let out = shell::target_dir(root).join("browser");
     let (small, large) = (out.join("small"), out.join("large"));
@@ -32,8 +40,14 @@ pub fn run(root: &Path) -> Result<Outcome, String> {
     let ferry = shell::target_dir(root).join("debug/ferry");
     let mut trace = Command::new(&ferry);
     shell::run(trace.args(["trace", "-o"]).arg(&real).arg("--").arg(&ferry).args(["tour", "--quick"]))?;
+    let report = out.join("report.html");
+    let mut bench = Command::new(&ferry);
+    bench.args(["bench", "--devices", "2", "--device-memory", "256M", "-i", "3"]);
+    bench.args(["-t", "h2d", "-t", "p2p", "-t", "roundtrip", "-t", "streams"]);
+    shell::run(bench.arg("--report").arg(&report))?;
     let mut test = Command::new("python3");
-    shell::run(test.arg(root.join("tests/browser/run.py")).args([&small, &large, &real, &out]))?;
+    let pages = [&small, &large, &real, &report, &out];
+    shell::run(test.arg(root.join("tests/browser/run.py")).args(pages))?;
     println!("screenshots: {}", out.display());
     Ok(Outcome::Passed)
 }

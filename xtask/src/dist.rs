@@ -13,7 +13,7 @@ mod wheel;
 
 use std::path::{Path, PathBuf};
 
-use crate::shell;
+use crate::{pictures, shell};
 use tree::{Tree, read};
 
 pub use trial::run as trial;
@@ -123,6 +123,9 @@ fn build(root: &Path) -> Result<(Tree, Wheel), String> {
     }
     for name in USER_GUIDES {
         tree.file(doc.join(name), read(&root.join("docs").join(name))?);
+    }
+    for name in pictures::NAMES {
+        tree.file(doc.join("pictures").join(name), read(&root.join("docs/pictures").join(name))?);
     }
     tree.file(doc.join("THIRD-PARTY-NOTICES"), notices::text(root, &["ferry-capi", "ferry-cli"])?);
     pages(root, &command, &scratch.join("pages"), &mut tree)?;

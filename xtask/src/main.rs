@@ -15,6 +15,7 @@ mod device;
 mod dist;
 mod needs;
 mod outcome;
+mod pictures;
 mod places;
 mod python;
 mod readme;
@@ -38,6 +39,7 @@ usage: cargo xtask COMMAND
   shape [CRATE]...                 check imports, names, widths, traits and the map; all offences of a crate
   shape --figures | --prune        count lines, types and modules; take out of shape.allow what was mended
   map                              write the map of modules in docs/ARCHITECTURE.md
+  pictures                         make the pictures of pages in docs/pictures
   device                           pack the conformance suite for a machine with a GPU
   dist                             fill dist/ with what people install
   install --prefix DIR             put the same below DIR
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         }),
         ["shape", options @ ..] => shape::run(&root, options),
         ["map"] => shape::write_map(&root),
+        ["pictures"] => pictures::make(&root),
         ["device"] => device::pack(&root),
         ["dist"] => dist::fill(&root),
         ["install", "--prefix", prefix] if !prefix.is_empty() => install(&root, prefix),

@@ -56,9 +56,10 @@ fn head(body: &mut String, command: &str, machine: &[(&str, String)], sections: 
 }
 
 const EXPLANATION: &str = "<p class=\"muted\">Bars and curves are medians; whiskers and bands reach from \
-    the 10th to the 90th percentile. GB/s (10<sup>9</sup> bytes per second): more is better. µs: less is \
-    better. <em>ratio</em>: how many times as fast as the peer Ferry is. <em>cost</em>: how many times as \
-    long a copy takes beside many of something as beside one.</p>\n";
+    the 10th to the 90th percentile, or to the edge of the plot where that is less. GB/s (10<sup>9</sup> \
+    bytes per second): more is better. µs: less is better. <em>ratio</em>: how many times as fast as the \
+    peer Ferry is. <em>cost</em>: how many times as long a copy takes beside many of something as beside \
+    one.</p>\n";
 
 /// A series: its name, its plot, its notes and its numbers.
 fn card(body: &mut String, series: &Series, palette: &Palette) {
@@ -68,10 +69,7 @@ fn card(body: &mut String, series: &Series, palette: &Palette) {
     match series.plot() {
         PlotKind::Nothing => {}
         PlotKind::Bars => *body += &bars::draw(series, palette),
-        PlotKind::Curves => {
-            legend(body, series, palette);
-            *body += &curves::draw(series, palette);
-        }
+        PlotKind::Curves => *body += &curves::draw(series, palette),
     }
     remarks(body, series);
     if series.plot() != PlotKind::Nothing {
@@ -80,30 +78,28 @@ fn card(body: &mut String, series: &Series, palette: &Palette) {
     body.push_str("</article>\n");
 }
 
-fn legend(body: &mut String, series: &Series, palette: &Palette) {
-    body.push_str("<div class=\"legend\">");
-    for name in series.contenders() {
-        let (colour, name) = (palette.colour(name), html(name));
-        write(body, format_args!("<span><i class=\"swatch c{colour}\"></i>{name}</span>"));
-    }
-    body.push_str("</div>\n");
-}
-
-/// What could not be measured and why, what failed, and notes.
+/// What could not be measured and why, what failed, and notes; each once, with the cases that it is about.
 fn remarks(body: &mut String, series: &Series) {
+    let mut remarks: Vec<(&str, String, Vec<String>)> = Vec::new();
+    let mut add = |class, text: String, row: &Row| {
+        let name = format!("<code>{}</code>", html(last_part(&row.name)));
+        match remarks.iter_mut().find(|known| (known.0, &known.1) == (class, &text)) {
+            Some(known) => known.2.push(name),
+            None => remarks.push((class, text, vec![name])),
+        }
+    };
     for row in &series.rows {
-        let name = html(last_part(&row.name));
-        if let Err(error) = &row.outcome {
-            let (class, word) = match error {
-                Error::NotHere(_) => ("muted", "not here"),
-                _ => ("bad", "FAILED"),
-            };
-            let error = html(&error.to_string());
-            write(body, format_args!("<p class=\"{class}\"><code>{name}</code> {word}: {error}</p>\n"));
+        match &row.outcome {
+            Err(error @ Error::NotHere(_)) => add("muted", format!("not here: {error}"), row),
+            Err(error) => add("bad", format!("FAILED: {error}"), row),
+            Ok(_) => {}
         }
         if let Some(note) = &row.note {
-            write(body, format_args!("<p class=\"muted\"><code>{name}</code> {}</p>\n", html(note)));
+            add("muted", note.clone(), row);
         }
+    }
+    for (class, text, names) in remarks {
+        write(body, format_args!("<p class=\"{class}\">{} {}</p>\n", names.join(", "), html(&text)));
     }
 }
 

@@ -212,7 +212,7 @@ fn curves_go_through_the_medians_over_a_logarithmic_axis() {
     // Out of order, as `-t` may give them.
     let rows = [
         case(1000, [90, 100, 120], 300),
-        case(100_000, [10_000, 11_000, 12_000], 9_000),
+        case(100_000, [10_000, 11_000, 12_000], 10_900),
         case(10_000, [2_000, 2_100, 2_500], 1_500),
     ];
     let sorted = [&rows[0], &rows[2], &rows[1]];
@@ -236,6 +236,12 @@ fn curves_go_through_the_medians_over_a_logarithmic_axis() {
     let labels = plot.all(&|one| one.is_of("tick") && one.is_of("middle"));
     let labels: Vec<&str> = labels.iter().map(|one| one.text.as_str()).collect();
     assert_eq!(labels, ["1000", "10000", "100000", "bytes of a copy"]);
+    let names = plot.all(&|one| one.is_of("name"));
+    let mut places: Vec<(f64, &str)> = names.iter().map(|one| (one.number("y"), one.text.as_str())).collect();
+    places.sort_by(|one, other| one.0.total_cmp(&other.0));
+    // The last point of memcpy is the higher one; the names are apart although the points are not.
+    assert_eq!(places.iter().map(|(_, name)| *name).collect::<Vec<_>>(), ["memcpy", "ferry"]);
+    assert!(places[1].0 - places[0].0 >= 12.0, "{places:?}");
 }
 
 #[test]
@@ -279,10 +285,14 @@ fn names_notes_and_errors_stand_there_as_they_are() {
 fn nothing_measured_is_said_and_draws_nothing() {
     let none = drawn(&[]);
     assert!(none.words().contains("No case was measured"), "{}", none.words());
-    let missing = drawn(&[failed("p2p/contiguous/4K", Error::NotHere("needs 2 devices".to_owned()))]);
+    let lacking = |name| failed(name, Error::NotHere("needs 2 devices".to_owned()));
+    let missing = drawn(&[lacking("p2p/contiguous/4K")]);
     assert!(missing.words().contains("not here: needs 2 devices"), "{}", missing.words());
+    let several = drawn(&["p2p/contiguous/4K", "p2p/contiguous/8K"].map(lacking));
+    assert_eq!(several.words().matches("needs 2 devices").count(), 1, "said once of both");
+    assert!(several.words().contains("4K") && several.words().contains("8K"), "{}", several.words());
     let empty = drawn(&[row("h2d/loop/1", 64, None, Vec::new())]);
-    for page in [none, missing, empty] {
+    for page in [none, missing, several, empty] {
         assert_eq!(page.named("svg").len() + page.named("table").len(), 0);
         assert!(page.words().contains("host"), "the machine is there all the same");
     }
