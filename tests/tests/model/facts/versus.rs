@@ -122,7 +122,11 @@ impl Comparison<'_> {
                 return Err(format!("{:?} begins at {begin} and ends at {end}", op.submitted));
             }
         }
-        Ok(())
+        let is_early = |(point, time): &&(OpPoint, u64)| {
+            history.newest(*point).is_some_and(|op| history.times(op).1 > *time)
+        };
+        let early = history.joins.iter().find(is_early);
+        early.map_or(Ok(()), |(point, time)| Err(format!("{point:?} is joined at {time}, before it ends")))
     }
 
     fn stands(&self, happened: &Happened) -> Vec<Stand> {
