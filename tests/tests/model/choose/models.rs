@@ -52,6 +52,8 @@ impl Builder {
                 self.barrier();
             }
         } else if !self.stopped[STREAMS[stream]] {
+            // The other thread may be the one that frees it.
+            self.barrier();
             self.place(wish.thread, Act::Stale { model, stream }, Repair::SyncStream);
         }
     }

@@ -43,6 +43,8 @@ pub struct History {
     pub ops: BTreeMap<Point, Op>,
     passed: HashMap<Point, Passed>,
     begun: HashMap<Point, Nanos>,
+    /// All points that a thread has learnt to have passed, and when that was.
+    pub joins: Vec<(Point, Nanos)>,
     /// What each step did, in order.
     host: HashMap<usize, Vec<HostFact>>,
     /// The place of the fact among all, the promise, and what it was bound to.
@@ -76,6 +78,9 @@ impl History {
     }
 
     fn take(&mut self, place: usize, thread: &mut ThreadState, fact: &Fact) {
+        if let Fact::Joined(joined) = fact {
+            self.joins.push((joined.point, joined.time));
+        }
         let mut of_step = |what| {
             if let Some(step) = thread.step {
                 self.host.entry(step).or_default().push(what);

@@ -23,6 +23,8 @@ struct Stand {
     model: Point,
     node: Node,
     op: Option<OpPoint>,
+    /// An op that does nothing, of a step whose work is done in the call: the model does not have it.
+    is_empty: bool,
 }
 
 pub fn compare(
@@ -48,7 +50,7 @@ pub fn compare(
         .ok_or(format!("{circle} the facts"))?;
     for (i, a) in stands.iter().enumerate() {
         // Copies of a graph that were coalesced are one op.
-        let are_two = |b: &Stand| b.model != a.model && b.node != a.node;
+        let are_two = |b: &Stand| b.model != a.model && b.node != a.node && !a.is_empty && !b.is_empty;
         for (j, b) in stands.iter().enumerate().filter(|(_, b)| are_two(b)) {
             let place = |i: usize, stand: &Stand| if stand.op.is_some() { count + i } else { stand.model };
             let (earlier, later) = (place(i, a), place(j, b));
@@ -122,7 +124,11 @@ impl Comparison<'_> {
                 return Err(format!("{:?} begins at {begin} and ends at {end}", op.submitted));
             }
         }
-        Ok(())
+        let is_early = |(point, time): &&(OpPoint, u64)| {
+            history.newest(*point).is_some_and(|op| history.times(op).1 > *time)
+        };
+        let early = history.joins.iter().find(is_early);
+        early.map_or(Ok(()), |(point, time)| Err(format!("{point:?} is joined at {time}, before it ends")))
     }
 
     fn stands(&self, happened: &Happened) -> Vec<Stand> {
@@ -134,26 +140,24 @@ impl Comparison<'_> {
             if !self.executions.have(i) && !matches!(step.act, Act::Halt { .. }) {
                 let is_join = self.program.waits(&step.act) && placed.call == placed.task;
                 let node = if is_join { happened.end(i) } else { happened.begin(i) };
-                stands.push(Stand { step: i, model: placed.call, node, op: None });
+                stands.push(Stand { step: i, model: placed.call, node, op: None, is_empty: false });
             }
             if matches!(step.act, Act::Done { .. }) {
                 continue;
             }
-            // Documented: where a fill of the host's words is done in the call, a fill of none may be an op.
+            // Documented: a fill of the host's words is done in the call. A fill of none is an op.
             let is_in_call = self.program.timing(&step.act) == Some(Timing::Call);
             for (op, of_step) in self.history.ops_of(i) {
-                if is_in_call && of_step.submitted.work.bytes() == 0 {
-                    continue;
-                }
                 let is_inside = self.streams.is_hidden(op.stream);
+                let is_empty = is_in_call && !is_inside && of_step.submitted.work.bytes() == 0;
                 let model = if is_inside { placed.call } else { placed.task };
-                stands.push(Stand { step: i, model, node: happened.op(op), op: Some(op) });
+                stands.push(Stand { step: i, model, node: happened.op(op), op: Some(op), is_empty });
             }
         }
         for (op, steps) in &self.executions.steps {
             let stand = |step: &usize| {
                 let (node, op) = (happened.op(*op), Some(*op));
-                Stand { step: *step, model: self.oracle.placed[*step].task, node, op }
+                Stand { step: *step, model: self.oracle.placed[*step].task, node, op, is_empty: false }
             };
             stands.extend(steps.iter().map(stand));
         }
@@ -163,7 +167,7 @@ impl Comparison<'_> {
     /// The tasks that were dropped, which the model allows or demands.
     fn dropped(&self, stands: &[Stand]) -> Result<Points, String> {
         let (mut dropped, order) = (Points::default(), &self.oracle.order);
-        for stand in stands {
+        for stand in stands.iter().filter(|stand| !stand.is_empty) {
             let Some(op) = stand.op else { continue };
             let outcome = self.history.outcome(op);
             let fails = matches!(self.program.steps[stand.step].act, Act::Halt { .. } | Act::Stale { .. });
@@ -198,7 +202,9 @@ impl Comparison<'_> {
                 continue;
             }
             // A step is over when all of its ops are.
-            extra.entry(a.model).or_default().push(count + i);
+            if !a.is_empty {
+                extra.entry(a.model).or_default().push(count + i);
+            }
             // Ops of one stream have come in some order.
             let later = stands.iter().enumerate().filter(|(_, b)| self.meets_behind(a, b));
             later.for_each(|(j, _)| extra.entry(count + j).or_default().push(count + i));
@@ -211,6 +217,8 @@ impl Comparison<'_> {
             let of_model = p.checked_sub(count).map_or(p, |i| stands[i].model);
             let mut before = model(of_model);
             before.extend(found.get(&of_model).into_iter().flatten());
+            // What is not in the model comes after its call.
+            before.extend(p.checked_sub(count).filter(|i| stands[*i].is_empty).map(|_| of_model));
             before.extend(extra.get(&p).into_iter().flatten());
             before
         })
