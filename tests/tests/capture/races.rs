@@ -163,6 +163,7 @@ fn a_stream_that_is_aborted_again_and_again_costs_others_no_execution() {
             finish(stream);
         };
         let dropped = std::thread::scope(|scope| {
+            let _ends = SetWhenDropped(&is_over);
             let others = [(); 2].map(|()| scope.spawn(launch_all));
             let mut launches = 0;
             let aborting = scope.spawn(|| {
@@ -186,6 +187,15 @@ fn a_stream_that_is_aborted_again_and_again_costs_others_no_execution() {
         let ran = i32::from_ne_bytes(sum.read()[..4].try_into().expect("four bytes"));
         assert!((2 * LAUNCHES..=2 * LAUNCHES + dropped).contains(&ran), "{ran} ran, {dropped} were aborted");
         ok(aclmdlRIDestroy(model));
+    }
+}
+
+/// Ends a loop of another thread even if this one panics.
+struct SetWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
     }
 }
 

@@ -45,7 +45,9 @@ impl Execution {
     /// Whether the launching stream has come to its end. If that stream was aborted, branches may still be at
     /// it.
     fn has_passed(&self) -> bool {
-        has_passed(&self.launcher, self.last)
+        // While it is being submitted, other threads may ask. A queue that is asked for a ticket which it
+        // never gave could take it for one that has passed.
+        self.last != UNKNOWN && has_passed(&self.launcher, self.last)
     }
 
     /// Whether nothing of it is left to be done.
@@ -55,6 +57,9 @@ impl Execution {
         self.has_passed() && (!is_dropped || ends.all(|(branch, end)| has_passed(branch, *end)))
     }
 }
+
+/// The last op of an execution that is being submitted.
+const UNKNOWN: Ticket = Ticket::MAX;
 
 /// An op of a stream that launched executions.
 struct LaunchPoint {
@@ -103,7 +108,7 @@ impl Executions {
     }
 
     fn add(&self, number: u64, before: Option<Vec<Ticket>>, launcher: &Arc<StreamState>, first: Ticket) {
-        let (after, launcher, last) = (Vec::new(), launcher.clone(), Ticket::MAX);
+        let (after, launcher, last) = (Vec::new(), launcher.clone(), UNKNOWN);
         let execution = Execution { number, before, after, launcher, first, last };
         lock(&self.list).queued.push_back(execution);
     }

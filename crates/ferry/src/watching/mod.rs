@@ -1,7 +1,7 @@
 //! Facts about what an engine does, written for a command that watches the process.
 //!
 //! `ferry trace`, `ferry stat` and `ferry record` start a program with `FERRY_WATCH` set to a file of
-//! theirs. An engine that is opened in such a process has an observer more ([`observer`]), which turns
+//! theirs. An engine that is opened in such a process has an observer more (`observer`), which turns
 //! what the core tells into facts (`translate.rs`) and writes them. AscendCL's layer adds calls and names
 //! of its own through [`writer`]. Without the variable nothing of this exists.
 //!

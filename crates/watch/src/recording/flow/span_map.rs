@@ -90,7 +90,8 @@ impl<T: Sliced> SpanMap<T> {
 
     /// The parts of a range that have values, in order: first byte, end, value.
     pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64, T)> {
-        let first = self.spans.range(..start).next_back().filter(|(_, (to, _))| *to > start);
+        let is_reached = |span: &(&u64, &(u64, T))| start < end && span.1.0 > start;
+        let first = self.spans.range(..start).next_back().filter(is_reached);
         let others = self.spans.range(start..end.max(start));
         first.into_iter().chain(others).map(move |(at, (to, value))| {
             let from = start.max(*at);

@@ -1,6 +1,6 @@
 //! Advice: patterns of copies that cost time, each with the bytes and the time at stake and its call.
 //!
-//! An [`Advisor`] is told what [`Statistics`](super::Statistics) counts, and looks for six patterns
+//! An `Advisor` is told what [`Statistics`](super::Statistics) counts, and looks for six patterns
 //! ([`AdviceRule`]). What a program does with its memory between copies is not seen, so each rule says only
 //! what facts can show: that host memory was sent twice unchanged is known from hashes
 //! ([`Fact::Contents`]) and never guessed; that a device's memory was not written is known as far as copies,
