@@ -2,7 +2,7 @@
 //! address in the interpreter. Costs nothing where nobody watches.
 
 use crate::library::library;
-use pyo3::{prelude::*, sync::PyOnceLock};
+use pyo3::{intern, prelude::*, sync::PyOnceLock};
 use std::{
     collections::HashMap,
     ffi::CString,
@@ -29,11 +29,11 @@ pub fn note(py: Python<'_>) {
 /// The number of the line that the innermost Python frame is at.
 #[cold]
 fn number(py: Python<'_>) -> PyResult<u32> {
-    static GET_FRAME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let get_frame = GET_FRAME.get_or_try_init(py, || {
-        py.import("sys").and_then(|sys| sys.getattr("_getframe")).map(Bound::unbind)
-    })?;
-    let frame = get_frame.bind(py).call0()?;
+    static SYS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let sys = SYS.get_or_try_init(py, || py.import("sys").map(Bound::unbind))?;
+    // As a method: pyo3 calls a function without arguments by PyObject_CallObject, which `exit.rs` declares
+    // as one that may unwind.
+    let frame = sys.bind(py).call_method0(intern!(py, "_getframe"))?;
     let (code, line) = (frame.getattr("f_code")?, frame.getattr("f_lineno")?.extract::<u32>()?);
     let key = (code.as_ptr() as usize, line);
     let known =
