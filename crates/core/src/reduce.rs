@@ -8,37 +8,54 @@ use crate::uses::Touched;
 use smallvec::SmallVec;
 use std::mem;
 
-/// How an element of the destination and one of the source become one.
+/// How an element of the destination and one of the source become one. The numbers are part of the format of
+/// recordings, and the kernels of the cuda backend have them: they do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Combine {
     /// Their sum. Integers wrap.
-    Sum,
+    Sum = 0,
     /// The larger of the two.
-    Max,
+    Max = 1,
     /// The smaller of the two.
-    Min,
+    Min = 2,
 }
 
-/// What the bytes are, in the byte order of this machine.
+impl Combine {
+    /// The one of this number.
+    pub fn of_number(number: u8) -> Option<Combine> {
+        use Combine::*;
+        [Sum, Max, Min].into_iter().find(|combine| *combine as u8 == number)
+    }
+}
+
+/// What the bytes are, in the byte order of this machine. The numbers do not change, as those of [`Combine`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Element {
     /// A signed byte.
-    I8,
+    I8 = 0,
     /// 16 bits, signed.
-    I16,
+    I16 = 1,
     /// 32 bits, signed.
-    I32,
+    I32 = 2,
     /// 32 bits, unsigned.
-    U32,
+    U32 = 3,
     /// An IEEE 754 float of 16 bits.
-    F16,
+    F16 = 4,
     /// The upper half of a float of 32 bits.
-    Bf16,
+    Bf16 = 5,
     /// An IEEE 754 float of 32 bits.
-    F32,
+    F32 = 6,
 }
 
 impl Element {
+    /// The one of this number.
+    pub fn of_number(number: u8) -> Option<Element> {
+        use Element::*;
+        [I8, I16, I32, U32, F16, Bf16, F32].into_iter().find(|element| *element as u8 == number)
+    }
+
     /// Bytes of an element.
     ///
     /// ```

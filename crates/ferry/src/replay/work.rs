@@ -159,14 +159,11 @@ pub(super) fn rows_of(replay: &ReplayMemory, rect: &Rect) -> Result<Rows> {
 }
 
 fn combine_of(number: u8) -> Result<Combine> {
-    let all = [Combine::Sum, Combine::Max, Combine::Min];
-    all.get(usize::from(number)).copied().ok_or_else(|| unknown("reduction", number))
+    Combine::of_number(number).ok_or_else(|| unknown("reduction", number))
 }
 
 fn element_of(number: u8) -> Result<Element> {
-    let all =
-        [Element::I8, Element::I16, Element::I32, Element::U32, Element::F16, Element::Bf16, Element::F32];
-    all.get(usize::from(number)).copied().ok_or_else(|| unknown("kind of element", number))
+    Element::of_number(number).ok_or_else(|| unknown("kind of element", number))
 }
 
 #[cold]

@@ -2,9 +2,7 @@
 
 use ferry_core::{
     Block, Fence, Fill, Gate, Home, Indirect, Linear, Op, Origin, Plan, Reduction, Route, Rows, Seen,
-    indirect::Through,
-    observe::TaskId as EngineTask,
-    reduce::{Combine, Element},
+    indirect::Through, observe::TaskId as EngineTask,
 };
 use ferry_watch::fact::{self, Awaited, Piece, TaskId, Work};
 use std::sync::Arc;
@@ -124,20 +122,7 @@ fn late_bound(late: &Indirect) -> Work {
 }
 
 fn reduce(reduction: &Reduction, device: u32) -> Work {
-    let combine = match reduction.combine() {
-        Combine::Sum => 0,
-        Combine::Max => 1,
-        Combine::Min => 2,
-    };
-    let element = match reduction.element() {
-        Element::I8 => 0,
-        Element::I16 => 1,
-        Element::I32 => 2,
-        Element::U32 => 3,
-        Element::F16 => 4,
-        Element::Bf16 => 5,
-        Element::F32 => 6,
-    };
+    let (combine, element) = (reduction.combine() as u8, reduction.element() as u8);
     let first = reduction.within(0, reduction.bytes()).next();
     let piece = first.map_or(Piece::default(), |first| piece(first.dst, first.src, reduction.bytes()));
     Work::Reduce { device, piece, combine, element }

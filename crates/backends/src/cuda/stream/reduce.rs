@@ -1,10 +1,7 @@
 //! Reductions, by the kernels of reduce.cu.
 
 use crate::cuda::{driver::Current, stream::copies::arg, stream::cuda_stream::Stream};
-use ferry_core::{
-    Result,
-    reduce::{Combine, Element, Reduction},
-};
+use ferry_core::{Result, reduce::Reduction};
 use std::mem;
 
 /// Bytes that make it worth to start another block.
@@ -60,21 +57,7 @@ fn blocks(apart: usize, len: usize) -> u32 {
 
 /// What the kernels call it.
 fn number(reduction: &Reduction) -> u64 {
-    let element = match reduction.element() {
-        Element::I8 => 0,
-        Element::I16 => 1,
-        Element::I32 => 2,
-        Element::U32 => 3,
-        Element::F16 => 4,
-        Element::Bf16 => 5,
-        Element::F32 => 6,
-    };
-    let combine = match reduction.combine() {
-        Combine::Sum => 0,
-        Combine::Max => 1,
-        Combine::Min => 2,
-    };
-    3 * element + combine
+    3 * reduction.element() as u64 + reduction.combine() as u64
 }
 
 /// The reduction in parts that a kernel can do, in ascending order. Memory that is mapped piece by piece may
