@@ -13,7 +13,8 @@ use ferry_watch::{buffers::Wanted, recording::Recorder};
 
 use crate::{
     machine::Machine,
-    watched::{self, Watched, WatchedRun},
+    run,
+    watched::{Watched, WatchedRun},
 };
 
 /// Options of `ferry record`.
@@ -55,15 +56,11 @@ pub fn main(args: &RecordArgs) -> ExitCode {
         machine: &args.machine,
         command: &args.command,
         wanted: Wanted { pieces: true, hashes: true, bytes: args.contents, ..Wanted::default() },
-        buffer_bytes: watched::BUFFER_BYTES,
     };
     let watched = watch.run(&mut recorder);
     let written = recorder.finish().and_then(|file| Ok(file.into_inner()?.metadata()?.len()));
     match (watched, written) {
-        (Err((code, error)), _) => {
-            tell(&format!("ferry record: {error}\n"));
-            ExitCode::from(code)
-        }
+        (Err(failure), _) => run::not_started("record", failure),
         (Ok(Watched { code: 0, .. }), Err(error)) => unwritable(error),
         (Ok(Watched { code, .. }), Err(error)) => {
             unwritable(error);

@@ -47,11 +47,14 @@ pub struct RunArgs {
 pub fn main(args: &RunArgs) -> ExitCode {
     match start(&args.machine, &args.command, &[]).and_then(|program| program.wait("run")) {
         Ok(code) => ExitCode::from(code),
-        Err((code, error)) => {
-            tell(&format!("ferry run: {error}\n"));
-            ExitCode::from(code)
-        }
+        Err(failure) => not_started("run", failure),
     }
+}
+
+/// Says why the command of this name could not run a program, and what it exits with.
+pub fn not_started(command: &str, (code, error): StartFailure) -> ExitCode {
+    tell(&format!("ferry {command}: {error}\n"));
+    ExitCode::from(code)
 }
 
 /// A code to exit with, and why.

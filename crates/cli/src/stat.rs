@@ -16,7 +16,8 @@ use ferry_watch::buffers::Wanted;
 use ferry_watch::stat::{Assertion, Failure, Report, Statistics};
 
 use crate::machine::Machine;
-use crate::watched::{self, WatchedRun};
+use crate::run;
+use crate::watched::WatchedRun;
 
 /// Options of `ferry stat`.
 #[derive(clap::Args)]
@@ -62,7 +63,6 @@ pub fn main(args: &StatArgs) -> ExitCode {
         command: &args.command,
         // Stacks and hashes cost the program time: only advice needs them.
         wanted: Wanted { stacks: args.advice, hashes: args.advice, ..Wanted::default() },
-        buffer_bytes: watched::BUFFER_BYTES,
     };
     match run.run(&mut statistics) {
         Ok(watched) => {
@@ -70,10 +70,7 @@ pub fn main(args: &StatArgs) -> ExitCode {
             report.run.lost = report.run.lost.max(watched.lost);
             ExitCode::from(finish(args, &report, watched.code))
         }
-        Err((code, error)) => {
-            tell(&format!("ferry stat: {error}\n"));
-            ExitCode::from(code)
-        }
+        Err(failure) => run::not_started("stat", failure),
     }
 }
 

@@ -16,7 +16,8 @@ use ferry_watch::{
 
 use crate::{
     machine::Machine,
-    watched::{self, Watched, WatchedRun},
+    run,
+    watched::{Watched, WatchedRun},
 };
 
 /// Options of `ferry trace`.
@@ -59,14 +60,10 @@ pub fn main(args: &TraceArgs) -> ExitCode {
         machine: &args.machine,
         command: &args.command,
         wanted: Wanted { stacks: args.stacks, ..Wanted::default() },
-        buffer_bytes: watched::BUFFER_BYTES,
     };
     match watch.run(&mut reader) {
         Ok(watched) => ExitCode::from(write(args, reader, &watched)),
-        Err((code, error)) => {
-            tell(&format!("ferry trace: {error}\n"));
-            ExitCode::from(code)
-        }
+        Err(failure) => run::not_started("trace", failure),
     }
 }
 

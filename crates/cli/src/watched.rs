@@ -28,8 +28,8 @@ use crate::{
     run::{self, StartFailure},
 };
 
-/// Bytes of the file, unless something else is asked for.
-pub const BUFFER_BYTES: usize = 64 << 20;
+/// Bytes of the file.
+const BUFFER_BYTES: usize = 64 << 20;
 /// How long the reading thread sleeps between two rounds.
 const PAUSE: Duration = Duration::from_millis(3);
 /// How often it looks for threads that have ended without a word.
@@ -45,8 +45,6 @@ pub struct WatchedRun<'a> {
     pub command: &'a [OsString],
     /// What the reader wants to have.
     pub wanted: Wanted,
-    /// Bytes of the buffers.
-    pub buffer_bytes: usize,
 }
 
 /// A program that was watched and has ended.
@@ -63,7 +61,7 @@ impl WatchedRun<'_> {
     pub fn run(&self, reader: &mut impl FactReader) -> Result<Watched, StartFailure> {
         let setup = |error: io::Error| (125, Error::Setup(format!("no buffers for facts: {error}")));
         let file = memory_file().map_err(setup)?;
-        let buffers = Buffers::create(&file, self.buffer_bytes, self.wanted).map_err(setup)?;
+        let buffers = Buffers::create(&file, BUFFER_BYTES, self.wanted).map_err(setup)?;
         let path = format!("/proc/{}/fd/{}", process::id(), file.as_raw_fd());
         let mut collector = Collector::new(buffers);
         let program = run::start(self.machine, self.command, &[(watching::VARIABLE, path.into())])?;

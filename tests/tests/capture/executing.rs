@@ -264,15 +264,10 @@ fn models_have_names_and_ids() {
     [first, second, third].into_iter().for_each(|model| ok(aclmdlRIDestroy(model)));
 }
 
-// proves: G34
-#[test]
-fn only_built_models_are_aborted_and_run_again_afterwards() {
-    own_context();
-    let (main, mut head, memory) = (stream(), 0, Memory::device(64));
-    let captured = capture(main, || {});
-    refused("captured", aclmdlRIAbort(captured), FEATURE_NOT_SUPPORT, &["built"]);
+/// A built model and its head stream: it fills the memory, which has zeroes, with ones when it is let go.
+fn built_and_held(memory: &Memory) -> (usize, usize, Held) {
+    let (mut built, mut head) = (0, 0);
     ok(aclrtCreateStreamWithConfig(&mut head, 0, PERSISTENT));
-    let mut built = 0;
     ok(aclmdlRIBuildBegin(&mut built, 0));
     ok(aclmdlRIBindStream(built, head, 0));
     let held = Held::on(head);
@@ -280,6 +275,17 @@ fn only_built_models_are_aborted_and_run_again_afterwards() {
     ok(aclmdlRIEndTask(built, head));
     ok(aclmdlRIBuildEnd(built, 0));
     memory.fill(0);
+    (built, head, held)
+}
+
+// proves: G34
+#[test]
+fn only_built_models_are_aborted_and_run_again_afterwards() {
+    own_context();
+    let (main, memory) = (stream(), Memory::device(64));
+    let captured = capture(main, || {});
+    refused("captured", aclmdlRIAbort(captured), FEATURE_NOT_SUPPORT, &["built"]);
+    let (built, head, held) = built_and_held(&memory);
     ok(aclmdlRIExecuteAsync(built, main));
     ok(aclmdlRIAbort(built));
     held.go();
@@ -415,16 +421,8 @@ fn a_blocking_execution_that_ran_out_of_time_is_not_lost_with_those_of_streams()
 #[test]
 fn an_abort_of_a_model_drops_executions_that_wait_for_their_turn() {
     own_context();
-    let ([first, second], mut head, memory) = ([(); 2].map(|()| stream()), 0, Memory::device(64));
-    ok(aclrtCreateStreamWithConfig(&mut head, 0, PERSISTENT));
-    let mut built = 0;
-    ok(aclmdlRIBuildBegin(&mut built, 0));
-    ok(aclmdlRIBindStream(built, head, 0));
-    let held = Held::on(head);
-    ok(aclrtMemsetAsync(memory.addr, 64, 1, 64, head));
-    ok(aclmdlRIEndTask(built, head));
-    ok(aclmdlRIBuildEnd(built, 0));
-    memory.fill(0);
+    let ([first, second], memory) = ([(); 2].map(|()| stream()), Memory::device(64));
+    let (built, head, held) = built_and_held(&memory);
     [first, second].into_iter().for_each(|stream| ok(aclmdlRIExecuteAsync(built, stream)));
     ok(aclmdlRIAbort(built));
     held.go();
