@@ -134,3 +134,115 @@ fn a_file_that_has_no_facts_is_named() {
     let printed = text(&said.stderr);
     assert!(printed.contains("trace-other") && printed.contains("no file of facts"), "{printed}");
 }
+
+/// Forks a child, whose calls are refused, and one that becomes the same program again, which copies.
+const FAMILY: &str = r#"
+#include <acl/acl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static int copies(void) {
+    void *host, *device;
+    aclrtStream stream;
+    if (aclInit(NULL) || aclrtSetDevice(0) || aclrtCreateStream(&stream)) return 1;
+    if (aclrtMallocHost(&host, 64) || aclrtMalloc(&device, 64, ACL_MEM_MALLOC_HUGE_FIRST)) return 2;
+    if (aclrtMemcpyAsync(device, 64, host, 64, ACL_MEMCPY_HOST_TO_DEVICE, stream)) return 3;
+    return aclrtSynchronizeStream(stream) ? 4 : 0;
+}
+int main(int count, char **arguments) {
+    int status, failed = copies();
+    if (count > 1 || failed) return failed;
+    for (int is_exec = 0; is_exec < 2; is_exec++) {
+        if (fork() == 0) {
+            if (is_exec) execl(arguments[0], arguments[0], "again", (char *)NULL);
+            _exit(aclrtSynchronizeDevice() == 0 ? 9 : 0);
+        }
+        wait(&status);
+        if (status) return 10 + is_exec;
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn children_that_exec_are_traced_and_forked_ones_write_nothing() {
+    let program = compile("trace-family", FAMILY);
+    let folder = program.with_extension("family");
+    let _ = std::fs::remove_dir_all(&folder);
+    let said = output(ferry(&["trace", "-o"]).arg(&folder).arg("--").arg(&program));
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    let calls = calls(&folder);
+    let count = |function: &str| calls.iter().filter(|(name, _)| name == function).count();
+    assert_eq!((count("aclrtMemcpyAsync"), count("aclrtSynchronizeDevice")), (2, 0), "{calls:?}");
+}
+
+/// Eight threads with 64 streams each copy for so many seconds.
+const CROWD: &str = r#"
+#include <acl/acl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+enum { THREADS = 8, STREAMS = 64 };
+static long copies[THREADS], seconds;
+static void *body(void *number) {
+    char *host, *device;
+    aclrtStream streams[STREAMS];
+    if (aclrtSetDevice(0)) exit(91);
+    if (aclrtMallocHost((void **)&host, 4096) || aclrtMalloc((void **)&device, 4096, 0)) exit(92);
+    for (int i = 0; i < STREAMS; i++) if (aclrtCreateStream(&streams[i])) exit(93);
+    for (time_t end = time(NULL) + seconds; time(NULL) < end;) {
+        for (int i = 0; i < STREAMS; i++) {
+            if (aclrtMemcpyAsync(device, 64, host, 64, ACL_MEMCPY_HOST_TO_DEVICE, streams[i])) exit(94);
+            copies[(long)number]++;
+        }
+        for (int i = 0; i < STREAMS; i++) if (aclrtSynchronizeStream(streams[i])) exit(95);
+    }
+    return NULL;
+}
+int main(int count, char **arguments) {
+    pthread_t threads[THREADS];
+    long all = 0;
+    seconds = atol(arguments[count - 1]);
+    if (aclInit(NULL)) return 90;
+    for (long i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, body, (void *)i);
+    for (long i = 0; i < THREADS; i++) { pthread_join(threads[i], NULL); all += copies[i]; }
+    printf("%ld\n", all);
+    return 0;
+}
+"#;
+
+/// The most memory that the command, the program and what they started had at a time, in KiB.
+fn peak_of_children() -> i64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: it fills the structure, of which zeroes are a valid value, too.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
+        usage.assume_init().ru_maxrss
+    }
+}
+
+/// `FERRY_CROWD_SECONDS=60` copies for a minute, as the deep step `soak` does.
+#[test]
+fn memory_stays_bounded_however_long_a_crowd_copies() {
+    const MAX_KIB: i64 = 1 << 20;
+    let seconds = std::env::var("FERRY_CROWD_SECONDS").unwrap_or_else(|_| "1".into());
+    let program = compile("trace-crowd", CROWD);
+    for command in ["stat", "trace"] {
+        let folder = program.with_extension(command);
+        let _ = std::fs::remove_dir_all(&folder);
+        let (option, file) = match command {
+            "stat" => ("--json", folder.with_extension("json")),
+            _ => ("-o", folder.clone()),
+        };
+        let said = output(ferry(&[command, option]).arg(&file).arg("--").arg(&program).arg(&seconds));
+        assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+        let copied: u64 = text(&said.stdout).trim().parse().expect("a number");
+        if command == "stat" {
+            let object: Value = serde_json::from_slice(&std::fs::read(&file).expect("it")).expect("JSON");
+            let (seen, lost) = (&object["statistics"]["h2d_calls"], &object["statistics"]["lost_facts"]);
+            let (seen, lost) = (seen.as_u64().expect("a count"), lost.as_u64().expect("a count"));
+            assert!(seen <= copied && seen + lost >= copied, "{copied}: {seen} seen, {lost} facts lost");
+        }
+    }
+    assert!(peak_of_children() < MAX_KIB, "{} KiB", peak_of_children());
+}
