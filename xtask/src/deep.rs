@@ -81,10 +81,13 @@ fn sanitized(root: &Path, words: &str) -> Command {
     command
 }
 
-/// Runs the soak test for five minutes in place of three seconds, as fast as the engine can.
+/// Runs the soak test for five minutes in place of three seconds, as fast as the engine can, and the test of
+/// programs with many threads under `ferry stat` and `ferry trace` for a minute each in place of a second.
 pub fn soak(root: &Path) -> Result<Outcome, String> {
     let mut test = shell::cargo_for_release(root, "test --release -p ferry-tests --test soak -- --nocapture");
     shell::run(test.env("FERRY_SOAK_SECONDS", "300"))?;
+    let mut crowd = shell::cargo(root, "test -p ferry-cli --test trace memory_stays_bounded -- --nocapture");
+    shell::run(crowd.env("FERRY_CROWD_SECONDS", "60"))?;
     Ok(Outcome::Passed)
 }
 

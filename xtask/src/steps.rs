@@ -87,7 +87,7 @@ const STEPS: &[Step] = &[
     deep_step("pythons", "the module acl under every other Python that is here", python::run_others)
         .with(&[BUILDER, Need::Pythons(&["mypy", "numpy", "pytest"])]),
     deep_step("places", "the README's commands as another user, on one CPU, in any folder", places::run),
-    deep_step("soak", "24 threads, 1,000 streams, five minutes", deep::soak),
+    deep_step("soak", "24 threads, 1,000 streams, five minutes; 8 threads, 512 streams, watched", deep::soak),
     deep_step("fuzz", "2,000,000 calls of every kind on every product, each byte mirrored", deep::fuzz),
     deep_step("memcheck", "C programs under valgrind", deep::memcheck).with(&[Need::Program("valgrind")]),
 ];

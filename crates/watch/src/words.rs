@@ -8,7 +8,7 @@
 mod read;
 mod write;
 
-pub use read::{Unread, read, read_range};
+pub use read::{read, read_range};
 pub use write::{WordSink, write};
 pub(crate) use write::{
     call_here as write_call, joined_here as write_joined, linear as write_linear,

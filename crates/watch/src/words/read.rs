@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// What has not been read yet of the words of a fact.
-pub struct Unread<'a> {
+struct Unread<'a> {
     words: &'a [u64],
     rate: &'a Rate,
 }
