@@ -1,13 +1,14 @@
-"""Opens the pages of traces and of a report in a headless Chromium as a person would, and asserts what is drawn.
+"""Opens the pages of traces and of reports in a headless Chromium as a person would, and asserts what is drawn.
 
-usage: run.py SMALL LARGE REAL REPORT OUT: three folders with an index.html, the page of `ferry bench`, and a folder
-for screenshots. `cargo xtask test --only browser` makes the pages and runs this.
+usage: run.py SMALL LARGE REAL REPORT CHECK OUT: three folders with an index.html, the page of `ferry bench`, the folder
+of `ferry check --report`, and a folder for screenshots. `cargo xtask test --only browser` makes the pages and runs this.
 """
 
 import pathlib
 import sys
 
 from browser import Browser, find
+from findings import findings
 from report import report
 
 WIDTHS = [(1280, 800), (2560, 1300)]
@@ -292,7 +293,7 @@ def frames(check, page, path, out):
 
 
 def main():
-    small, large, real, bench, out = map(pathlib.Path, sys.argv[1:])
+    small, large, real, bench, checked, out = map(pathlib.Path, sys.argv[1:])
     out.mkdir(parents=True, exist_ok=True)
     check, page = Checks(), Browser(find())
     path = small / "index.html"
@@ -311,6 +312,7 @@ def main():
     page.screenshot(out / "small-2560.png")
     quiet(check, page, "after everything")
     report(check, page, bench, out, quiet)
+    findings(check, page, checked / "index.html", out, quiet)
     tour(check, page, real / "index.html", out)
     frames(check, page, large / "index.html", out)
     page.close()

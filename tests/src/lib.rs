@@ -146,6 +146,12 @@ pub fn on_host() -> bool {
     std::env::var_os("FERRY_BACKEND").is_none_or(|name| name == "host")
 }
 
+/// Whether the tests run under this schedule (FERRY_SCHEDULE): then work may be done before the call that
+/// submits it returns, or only when it is asked for.
+pub fn is_scheduled(order: &str) -> bool {
+    std::env::var_os("FERRY_SCHEDULE").is_some_and(|set| set == order)
+}
+
 /// Makes device 0 current in this thread.
 #[track_caller]
 pub fn use_device() {

@@ -1,6 +1,6 @@
 //! The pages that people look at, opened in a headless Chromium: drawn things, mouse, keys, an empty console,
 //! and the time of frames. The traces are of made programs, one small and one of 200,000 ops, and of the
-//! tour; a report of `ferry bench` is beside them.
+//! tour; a report of `ferry bench` and one of `ferry check` are beside them.
 
 use std::path::Path;
 use std::process::Command;
@@ -45,9 +45,23 @@ pub fn run(root: &Path) -> Result<Outcome, String> {
     bench.args(["bench", "--devices", "2", "--device-memory", "256M", "-i", "3"]);
     bench.args(["-t", "h2d", "-t", "p2p", "-t", "roundtrip", "-t", "streams"]);
     shell::run(bench.arg("--report").arg(&report))?;
+    let checked = out.join("check");
+    shell::run(&mut check(root, &ferry, &out, &checked)?)?;
     let mut test = Command::new("python3");
-    let pages = [&small, &large, &real, &report, &out];
+    let pages = [&small, &large, &real, &report, &checked, &out];
     shell::run(test.arg(root.join("tests/browser/run.py")).args(pages))?;
     println!("screenshots: {}", out.display());
     Ok(Outcome::Passed)
+}
+
+/// The command that checks a program in which a thread that calls nothing writes a buffer too early.
+fn check(root: &Path, ferry: &Path, out: &Path, report: &Path) -> Result<Command, String> {
+    let program = out.join("producer_thread");
+    let mut compile = Command::new("gcc");
+    compile.args(["-std=c11", "-D_GNU_SOURCE", "-g", "-pthread", "-I"]).arg(root.join("include"));
+    compile.arg(root.join("tests/check/producer_thread.c")).arg("-L").arg(ferry.with_file_name(""));
+    shell::run(compile.args(["-lascendcl", "-o"]).arg(&program))?;
+    let mut check = Command::new(ferry);
+    check.args(["check", "--error-exitcode", "0", "--report"]).arg(report).arg("--").arg(&program);
+    Ok(check)
 }

@@ -7,6 +7,7 @@
 mod abi;
 mod browser;
 mod c;
+mod check;
 mod client;
 mod clients;
 mod count;

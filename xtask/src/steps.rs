@@ -10,8 +10,8 @@ use crate::needs::{self, Need};
 use crate::outcome::Outcome;
 use crate::shell::{self, cargo};
 use crate::{
-    abi, browser, client, clients, count, deep, device, dist, places, python, readme, requirements, shape,
-    tools,
+    abi, browser, check, client, clients, count, deep, device, dist, places, python, readme, requirements,
+    shape, tools,
 };
 
 type Run = fn(&Path) -> Result<Outcome, String>;
@@ -82,6 +82,8 @@ const STEPS: &[Step] = &[
     .with(&[BUILDER, Need::Libclang, Need::Torch]),
     deep_step("browser", "the pages in a headless Chromium: what they draw, and how fast", browser::run)
         .with(&[Need::Program("chromium")]),
+    deep_step("check", "ferry check on every twin of tests/check, the examples and the tour", check::run)
+        .with(&[Need::Python(&["maturin", "numpy"])]),
     deep_step("tsan", "threaded tests under ThreadSanitizer", deep::thread_sanitizer)
         .with(&[Need::RustSource]),
     deep_step("pythons", "the module acl under every other Python that is here", python::run_others)
@@ -89,6 +91,7 @@ const STEPS: &[Step] = &[
     deep_step("places", "the README's commands as another user, on one CPU, in any folder", places::run),
     deep_step("soak", "24 threads, 1,000 streams, five minutes; 8 threads, 512 streams, watched", deep::soak),
     deep_step("fuzz", "2,000,000 calls of every kind on every product, each byte mirrored", deep::fuzz),
+    deep_step("schedules", "the suites about order under late, early and shuffle", deep::schedules),
     deep_step("memcheck", "C programs under valgrind", deep::memcheck).with(&[Need::Program("valgrind")]),
 ];
 

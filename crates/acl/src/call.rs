@@ -146,6 +146,9 @@ fn report(name: &str, error: &Error) -> i32 {
     }
     let text = format!("{name} failed with {} {}: {}", error.code, c::error_name(error.code), error.note);
     log::write(Module::Ascendcl, Level::Error, || text.clone());
+    if site::is_on() {
+        watched::failed(error.code, &text);
+    }
     messages::keep(error.code, text);
     error.code
 }

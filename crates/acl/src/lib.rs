@@ -25,6 +25,7 @@ pub mod constants;
 pub mod error;
 pub mod exceptions;
 mod explain;
+mod faults;
 mod fork;
 pub mod functions;
 mod handles;

@@ -8,7 +8,7 @@ use crate::functions::{ALL, ApiFunction, COUNT};
 use ferry::watching;
 use ferry_core::Stream;
 use ferry_watch::{
-    Fact,
+    ContentHasher, Fact,
     caller::{CodePosition, Slot},
     clock::ticks,
     fact::{Call, Line, StreamMade, StreamPurpose},
@@ -50,6 +50,28 @@ pub(crate) fn leave(code: i32) {
     let (site, blocked) = site::leave();
     if let Some(writer) = watching::writer() {
         writer.returned(&Call { site, end: ticks(), blocked, code });
+    }
+}
+
+/// The call fails with this code and message.
+#[cold]
+pub(crate) fn failed(code: i32, message: &str) {
+    /// A message that is longer is cut.
+    const MAX_MESSAGE: usize = 4096;
+    if let Some(writer) = watching::writer() {
+        let message = message.chars().take(MAX_MESSAGE).collect();
+        writer.write(&Fact::Failure { time: ticks(), site: site::current(), code, message });
+    }
+}
+
+/// Processes share the memory at `base` from here on, by this name.
+pub(crate) fn lent(base: usize, name: &str) {
+    if site::is_on()
+        && let Some(writer) = watching::writer()
+    {
+        let mut hasher = ContentHasher::default();
+        hasher.add(name.as_bytes());
+        writer.write(&Fact::Lent { time: ticks(), base: base as u64, key: hasher.finish() });
     }
 }
 

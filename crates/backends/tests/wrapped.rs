@@ -178,6 +178,8 @@ fn host() -> Option<Arc<dyn Backend>> {
         device_memory: Some(64 << 20),
         is_unified: false,
         usage: None,
+        views: None,
+        schedule: None,
     };
     Some(Host::open(options).expect("memory"))
 }

@@ -1,7 +1,7 @@
 //! `ferry devices`: which library, which backend, which devices and how much memory they have.
 //!
 //! What it prints is what a program would find: it opens the library as a program does and asks by its
-//! functions. Only quirks and limits of the field are read from the environment (`dials.rs`), since no
+//! functions. Only quirks, limits, schedules and faults are read from the environment (`dials.rs`), since no
 //! function tells of them; a bad one has made the library refuse to open by then.
 
 use std::collections::BTreeMap;
@@ -45,6 +45,8 @@ struct DeviceReport {
     quirks: Vec<(&'static str, &'static str)>,
     /// Variables that limit something, with their values.
     limits: Vec<(&'static str, String)>,
+    /// Variables that decide when work runs and what fails, with their values.
+    chances: Vec<(&'static str, String)>,
     devices: Vec<Device>,
 }
 
@@ -72,6 +74,7 @@ impl DeviceReport {
             run_mode: run_mode(library)?,
             quirks: dials::quirks(),
             limits: dials::limits(),
+            chances: dials::chances(),
             devices: (0..count).map(|id| device(library, id)).collect::<Result<_>>()?,
         })
     }
@@ -89,6 +92,7 @@ impl DeviceReport {
             "visible_devices": self.visible,
             "quirks": self.quirks.iter().map(|(id, _)| id).collect::<Vec<_>>(),
             "limits": self.limits.iter().cloned().collect::<BTreeMap<_, _>>(),
+            "chances": self.chances.iter().cloned().collect::<BTreeMap<_, _>>(),
             "devices": self.devices.iter().map(device).collect::<Vec<_>>(),
         })
     }
@@ -107,6 +111,9 @@ impl DeviceReport {
         }
         for (name, value) in &self.limits {
             text += &format!("limit     {name}={value}\n");
+        }
+        for (name, value) in &self.chances {
+            text += &format!("chance    {name}={value}\n");
         }
         let column =
             |text: String| if self.visible.is_some() { format!("{text:>10}") } else { String::new() };

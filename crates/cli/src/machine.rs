@@ -2,7 +2,7 @@
 //! environment variables, so that `ferry run` and a plain `FERRY_DEVICES=4 program` mean the same.
 
 use clap::ValueEnum;
-use ferry::BackendName;
+use ferry::{BackendName, FaultPlan, RunOrder};
 
 /// Where the devices come from.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -25,6 +25,16 @@ pub struct Machine {
     /// Memory of each, as in 512M or 8G [FERRY_DEVICE_MEMORY, else half of RAM or the GPU's]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     device_memory: Option<String>,
+    /// When copies run: only when they are waited for, at once, or in a random order [FERRY_SCHEDULE]
+    #[arg(long, value_name = "late|early|shuffle", value_parser = order)]
+    schedule: Option<RunOrder>,
+    /// What random choices start from [FERRY_SEED, else 0]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// What is to fail, as in 'copy#3=507013', 'alloc>1GiB=207018', 'sync#1=507000' or 'p=0.01:507056';
+    /// may be given more than once [FERRY_FAULT]
+    #[arg(long, value_name = "SPEC", value_parser = fault)]
+    fault: Vec<String>,
 }
 
 impl From<Backend> for BackendName {
@@ -47,10 +57,18 @@ impl Machine {
             ("FERRY_BACKEND", backend),
             ("FERRY_DEVICES", self.devices.map(|count| count.to_string())),
             ("FERRY_DEVICE_MEMORY", self.device_memory.clone()),
+            ("FERRY_SCHEDULE", self.schedule.map(|order| order.to_string())),
+            ("FERRY_SEED", self.seed.map(|seed| seed.to_string())),
+            ("FERRY_FAULT", Some(self.fault.join("; ")).filter(|all| !all.is_empty())),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)))
         .collect()
+    }
+
+    /// Whether it says in which order work runs.
+    pub fn has_schedule(&self) -> bool {
+        self.schedule.is_some()
     }
 
     /// Sets them for this process, and turns log files off unless ASCEND_GLOBAL_LOG_LEVEL is set: what this
@@ -66,6 +84,14 @@ impl Machine {
             unsafe { std::env::set_var(name, value) };
         }
     }
+}
+
+fn order(text: &str) -> ferry::Result<RunOrder> {
+    text.parse()
+}
+
+fn fault(text: &str) -> ferry::Result<String> {
+    text.parse::<FaultPlan>().map(|plan| plan.to_string())
 }
 
 /// Accepts what the library accepts.

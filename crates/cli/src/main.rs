@@ -6,12 +6,14 @@
 //! them (`npu-smi`), uses the crate `ferry`, as a Rust program does. No process does both.
 
 mod bench;
+mod check;
 mod copy;
 mod devices;
 mod diff;
 mod doctor;
 mod explain;
 mod machine;
+mod output;
 mod pages;
 mod prefix;
 mod record;
@@ -45,6 +47,8 @@ Environment of programs that use the library (share/doc/ferry/ENVIRONMENT.md has
                        the product, its form, and the version that is told
   FERRY_STRICT         1: only what the documents say
   FERRY_QUIRKS         what real cards do against the documents: ids such as F1,F6, or all
+  FERRY_SCHEDULE       late, early or shuffle: when work runs; FERRY_SEED for random choices
+  FERRY_FAULT          what fails: rules such as copy#3=507013
   FERRY_BATCH_LIMIT, FERRY_LIMIT_STREAMS, FERRY_LIMIT_HOST_BYTES, FERRY_LIMIT_REGISTER_ALIGN
                        limits of batches, streams, page-locked memory and its alignment
   FERRY_TASK_GROUPS    copies: task groups of captured graphs take copies and fills
@@ -89,6 +93,8 @@ enum Command {
     Trace(trace::TraceArgs),
     /// Run a program and print what its copies moved; fail if an assertion about that does not hold
     Stat(stat::StatArgs),
+    /// Run a program and find memory that is touched while a copy in flight uses it
+    Check(check::CheckArgs),
     /// Run a program and record what its copies do, in a file that can be replayed
     Record(record::RecordArgs),
     /// Do again what a recording says, and check what every copy delivers
@@ -150,6 +156,7 @@ fn run_command(command: Command) -> ferry_abi::Result<ExitCode> {
         Command::Run(args) => Ok(run::main(&args)),
         Command::Trace(args) => Ok(trace::main(&args)),
         Command::Stat(args) => Ok(stat::main(&args)),
+        Command::Check(args) => Ok(check::main(&args)),
         Command::Record(args) => Ok(record::main(&args)),
         Command::Replay(args) => replay::main(&args),
         Command::Diff(args) => diff::main(&args),

@@ -2,7 +2,6 @@
 
 use std::{
     ffi::OsString,
-    fs::File,
     io::{self, BufWriter},
     path::PathBuf,
     process::ExitCode,
@@ -13,6 +12,7 @@ use ferry_watch::{buffers::Wanted, recording::Recorder};
 
 use crate::{
     machine::Machine,
+    output::OutputFile,
     run,
     watched::{Watched, WatchedRun},
 };
@@ -46,19 +46,25 @@ pub fn main(args: &RecordArgs) -> ExitCode {
         tell(&format!("ferry record: {}: {error}\n", args.output.display()));
         ExitCode::FAILURE
     };
-    let file = File::create(&args.output).and_then(|file| Recorder::new(BufWriter::new(file)));
+    let file = OutputFile::open(&args.output).and_then(|file| Recorder::new(BufWriter::new(file)));
     let mut recorder = match file {
         Ok(recorder) => recorder,
-        Err(error) => return unwritable(error),
+        Err(error) => return run::not_started("record", run::unwritable(&args.output, &error)),
     };
     let watch = WatchedRun {
         name: "record",
         machine: &args.machine,
         command: &args.command,
         wanted: Wanted { pieces: true, hashes: true, bytes: args.contents, ..Wanted::default() },
+        more: &[],
     };
     let watched = watch.run(&mut recorder);
-    let written = recorder.finish().and_then(|file| Ok(file.into_inner()?.metadata()?.len()));
+    if let Err(failure) = watched {
+        // Nothing has left the buffer.
+        recorder.give_up().into_iter().for_each(|file| file.into_parts().0.give_up());
+        return run::not_started("record", failure);
+    }
+    let written = recorder.finish().and_then(|file| file.into_inner()?.len());
     match (watched, written) {
         (Err(failure), _) => run::not_started("record", failure),
         (Ok(Watched { code: 0, .. }), Err(error)) => unwritable(error),
@@ -66,7 +72,7 @@ pub fn main(args: &RecordArgs) -> ExitCode {
             unwritable(error);
             ExitCode::from(code)
         }
-        (Ok(Watched { code, lost }), Ok(len)) => {
+        (Ok(Watched { code, lost, .. }), Ok(len)) => {
             tell(&format!("ferry record: {}: {}\n", args.output.display(), bytes(len as usize)));
             if lost > 0 {
                 tell(&format!("ferry record: {lost} facts were lost, because the buffers were full\n"));

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -30,11 +30,12 @@ mod signals;
 /// Options of `ferry run`.
 #[derive(clap::Args)]
 #[command(override_usage = "ferry run [OPTIONS] -- PROGRAM [ARGUMENTS]...")]
-#[command(
-    after_help = "Exit code: the program's own; 128 + signal when a signal killed it; 125 when the library \
+#[command(after_help = "Example: copies run only when they are waited for, and the third one fails:\n\
+\x20 ferry run --schedule late --fault 'copy#3=507013' -- ./prog\n\
+\n\
+Exit code: the program's own; 128 + signal when a signal killed it; 125 when the library \
 is\n\
-missing; 126 when the program cannot be started; 127 when there is no such program."
-)]
+missing; 126 when the program cannot be started; 127 when there is no such program.")]
 pub struct RunArgs {
     #[command(flatten)]
     machine: Machine,
@@ -46,7 +47,7 @@ pub struct RunArgs {
 /// Starts the program and answers with its exit code.
 pub fn main(args: &RunArgs) -> ExitCode {
     match start(&args.machine, &args.command, &[]).and_then(|program| program.wait("run")) {
-        Ok(code) => ExitCode::from(code),
+        Ok(end) => ExitCode::from(end.code),
         Err(failure) => not_started("run", failure),
     }
 }
@@ -55,6 +56,11 @@ pub fn main(args: &RunArgs) -> ExitCode {
 pub fn not_started(command: &str, (code, error): StartFailure) -> ExitCode {
     tell(&format!("ferry {command}: {error}\n"));
     ExitCode::from(code)
+}
+
+/// The failure of a command that does not start its program, since it could not write what it sees.
+pub fn unwritable(path: &Path, error: &io::Error) -> StartFailure {
+    (125, Error::Setup(format!("cannot write {}: {error}", path.display())))
 }
 
 /// A code to exit with, and why.
@@ -67,6 +73,15 @@ pub struct StartedProgram {
     signals: Signals,
     /// Where it finds the library.
     _names: Names,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy)]
+pub struct ProgramEnd {
+    /// Its exit code, or 128 and the signal that killed it.
+    pub code: u8,
+    /// Whether a signal killed it.
+    pub is_killed: bool,
 }
 
 /// Starts a program with the library and these variables more.
@@ -108,9 +123,15 @@ pub fn start(
 impl StartedProgram {
     /// Waits for the program, passing on the signals that arrive meanwhile, and says its exit code. In
     /// messages it is the command of this name that waits.
-    pub fn wait(mut self, command: &str) -> std::result::Result<u8, StartFailure> {
+    pub fn wait(mut self, command: &str) -> std::result::Result<ProgramEnd, StartFailure> {
         let status = self.status().map_err(|error| (125, Error::Setup(error.to_string())))?;
-        Ok(verdict(command, &self.program, status))
+        let code = verdict(command, &self.program, status);
+        Ok(ProgramEnd { code, is_killed: status.signal().is_some() })
+    }
+
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
     }
 
     fn status(&mut self) -> std::io::Result<ExitStatus> {

@@ -8,7 +8,8 @@ mod json;
 mod text;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ferry_terminal::{Colour, Terminal, tell};
@@ -16,6 +17,7 @@ use ferry_watch::buffers::Wanted;
 use ferry_watch::stat::{Assertion, Failure, Report, Statistics};
 
 use crate::machine::Machine;
+use crate::output::OutputFile;
 use crate::run;
 use crate::watched::WatchedRun;
 
@@ -63,24 +65,33 @@ pub fn main(args: &StatArgs) -> ExitCode {
         command: &args.command,
         // Stacks and hashes cost the program time: only advice needs them.
         wanted: Wanted { stacks: args.advice, hashes: args.advice, ..Wanted::default() },
+        more: &[],
+    };
+    let file = match args.json.as_ref().map(|path| OutputFile::open(path).map_err(|error| (path, error))) {
+        Some(Err((path, error))) => return run::not_started("stat", run::unwritable(path, &error)),
+        Some(Ok(file)) => Some(file),
+        None => None,
     };
     match run.run(&mut statistics) {
         Ok(watched) => {
             let mut report = statistics.report();
             report.run.lost = report.run.lost.max(watched.lost);
-            ExitCode::from(finish(args, &report, watched.code))
+            ExitCode::from(finish(args, file, &report, watched.code))
         }
-        Err(failure) => run::not_started("stat", failure),
+        Err(failure) => {
+            file.into_iter().for_each(OutputFile::give_up);
+            run::not_started("stat", failure)
+        }
     }
 }
 
 /// Prints and writes what was counted. The answer is the exit code of the command.
-fn finish(args: &StatArgs, report: &Report, code: u8) -> u8 {
+fn finish(args: &StatArgs, file: Option<OutputFile>, report: &Report, code: u8) -> u8 {
     let verdicts: Vec<(&Assertion, Vec<Failure>)> =
         args.assertions.iter().map(|assertion| (assertion, assertion.check(report))).collect();
     print(args, report, &verdicts);
     let holds = verdicts.iter().all(|(_, failures)| failures.is_empty());
-    let written = args.json.as_ref().is_none_or(|file| write(file, &json::object(report, &verdicts, code)));
+    let written = file.is_none_or(|file| write(file, &json::object(report, &verdicts, code)));
     if code == 0 && !(holds && written) { 1 } else { code }
 }
 
@@ -102,10 +113,10 @@ fn print(args: &StatArgs, report: &Report, verdicts: &[(&Assertion, Vec<Failure>
 }
 
 /// Whether the file could be written; if not, that has been said.
-fn write(file: &Path, object: &serde_json::Value) -> bool {
-    let written = std::fs::write(file, format!("{object:#}\n"));
+fn write(mut file: OutputFile, object: &serde_json::Value) -> bool {
+    let written = file.write_all(format!("{object:#}\n").as_bytes());
     if let Err(error) = &written {
-        tell(&format!("ferry stat: cannot write {}: {error}\n", file.display()));
+        tell(&format!("ferry stat: cannot write {}: {error}\n", file.path().display()));
     }
     written.is_ok()
 }

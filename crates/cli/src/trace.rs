@@ -16,6 +16,7 @@ use ferry_watch::{
 
 use crate::{
     machine::Machine,
+    output::OutputFolder,
     run,
     watched::{Watched, WatchedRun},
 };
@@ -26,7 +27,7 @@ use crate::{
 #[command(
     after_help = "Example: ferry trace -o trace -- ./prog; then open trace/index.html in a browser, or\n\
 trace/msprof_*.json in MindStudio Insight, Perfetto or chrome://tracing.\n\n\
-Exit code: the program's own, as of ferry run."
+Exit code: the program's own, as of ferry run; 1 when it succeeded and the trace cannot be written."
 )]
 pub struct TraceArgs {
     /// The folder that gets the trace [ferry-trace.PID]
@@ -54,16 +55,26 @@ pub fn main(args: &TraceArgs) -> ExitCode {
     if let Some(facts) = &args.from {
         return of_file(args, facts, limits);
     }
+    let path = args.output.clone();
+    let path = path.unwrap_or_else(|| PathBuf::from(format!("ferry-trace.{}", process::id())));
+    let folder = match OutputFolder::open(&path) {
+        Ok(folder) => folder,
+        Err(error) => return run::not_started("trace", run::unwritable(&path, &error)),
+    };
     let mut reader = TraceReader::new(limits);
     let watch = WatchedRun {
         name: "trace",
         machine: &args.machine,
         command: &args.command,
         wanted: Wanted { stacks: args.stacks, ..Wanted::default() },
+        more: &[],
     };
     match watch.run(&mut reader) {
-        Ok(watched) => ExitCode::from(write(args, reader, &watched)),
-        Err(failure) => run::not_started("trace", failure),
+        Ok(watched) => ExitCode::from(write(&path, reader, &watched)),
+        Err(failure) => {
+            folder.give_up();
+            run::not_started("trace", failure)
+        }
     }
 }
 
@@ -83,10 +94,8 @@ fn of_file(args: &TraceArgs, facts: &Path, limits: TraceLimits) -> ExitCode {
 }
 
 /// Writes the trace and says where it is; the exit code stays the program's unless that cannot be done.
-fn write(args: &TraceArgs, reader: TraceReader, watched: &Watched) -> u8 {
-    let folder = args.output.clone();
-    let folder = folder.unwrap_or_else(|| PathBuf::from(format!("ferry-trace.{}", process::id())));
-    match reader.write(&folder) {
+fn write(folder: &Path, reader: TraceReader, watched: &Watched) -> u8 {
+    match reader.write(folder) {
         Ok(summary) => {
             tell(&told(&summary, watched.lost));
             watched.code

@@ -30,6 +30,9 @@ use crate::{
 
 /// Bytes of the file.
 const BUFFER_BYTES: usize = 64 << 20;
+/// How long facts are kept back so that their order is right; longer for a reader that judges by it.
+const DELAY: Duration = Duration::from_millis(20);
+const LONG_DELAY: Duration = Duration::from_millis(300);
 /// How long the reading thread sleeps between two rounds.
 const PAUSE: Duration = Duration::from_millis(3);
 /// How often it looks for threads that have ended without a word.
@@ -45,14 +48,21 @@ pub struct WatchedRun<'a> {
     pub command: &'a [OsString],
     /// What the reader wants to have.
     pub wanted: Wanted,
+    /// Variables of its environment besides those of the machine.
+    pub more: &'a [(&'a str, OsString)],
 }
 
 /// A program that was watched and has ended.
+#[derive(Clone, Copy)]
 pub struct Watched {
     /// Its exit code, or 128 and the signal that killed it.
     pub code: u8,
     /// How many facts were lost, because the buffers were full.
     pub lost: u64,
+    /// The number of its process.
+    pub process: u32,
+    /// Whether a signal killed it.
+    pub is_killed: bool,
 }
 
 impl WatchedRun<'_> {
@@ -63,15 +73,19 @@ impl WatchedRun<'_> {
         let file = memory_file().map_err(setup)?;
         let buffers = Buffers::create(&file, BUFFER_BYTES, self.wanted).map_err(setup)?;
         let path = format!("/proc/{}/fd/{}", process::id(), file.as_raw_fd());
-        let mut collector = Collector::new(buffers);
-        let program = run::start(self.machine, self.command, &[(watching::VARIABLE, path.into())])?;
-        let code = thread::scope(|scope| {
+        let delay = if self.wanted.complete { LONG_DELAY } else { DELAY };
+        let mut collector = Collector::new(buffers).with_delay(delay.as_nanos() as u64);
+        let mut more = self.more.to_vec();
+        more.push((watching::VARIABLE, path.into()));
+        let program = run::start(self.machine, self.command, &more)?;
+        let process = program.process();
+        let end = thread::scope(|scope| {
             // It has the signals blocked that it passes on, as this thread has.
             let waiting = scope.spawn(|| program.wait(self.name));
             read_while(|| !waiting.is_finished(), &mut collector, reader);
             waiting.join().expect("waiting does not panic")
         })?;
-        Ok(Watched { code, lost: collector.lost() })
+        Ok(Watched { code: end.code, lost: collector.lost(), process, is_killed: end.is_killed })
     }
 }
 

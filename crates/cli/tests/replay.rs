@@ -305,3 +305,24 @@ fn the_good_part_of_a_damaged_file_is_replayed() {
     assert_eq!(none.status.code(), Some(1));
     assert!(text(&none.stderr).contains("this is no recording"), "{}", text(&none.stderr));
 }
+
+#[test]
+fn a_program_that_does_not_start_leaves_everything_as_it_was() {
+    let folder = std::env::temp_dir().join(format!("ferry-not-started-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let (old, new, trace) = (folder.join("old.rec"), folder.join("new.rec"), folder.join("trace"));
+    fs::write(&old, "a recording").expect("a file");
+    for (command, target) in [("record", &old), ("record", &new), ("trace", &trace)] {
+        let said = output(ferry(&[command, "-o"]).arg(target).args(["--", "/does/not/exist"]));
+        assert_eq!(said.status.code(), Some(127), "{command}: {}", text(&said.stderr));
+    }
+    assert_eq!(fs::read_to_string(&old).expect("it is there"), "a recording");
+    assert!(!new.exists() && !trace.exists());
+    // Nothing runs in vain.
+    for command in ["record", "trace"] {
+        let said = output(&mut ferry(&[command, "-o", "/dev/null/not", "--", "echo", "ran"]));
+        assert_eq!((said.status.code(), text(&said.stdout)), (Some(125), String::new()), "{command}");
+        assert!(text(&said.stderr).contains("cannot write /dev/null/not: "), "{}", text(&said.stderr));
+    }
+    fs::remove_dir_all(&folder).expect("it is there");
+}

@@ -118,8 +118,9 @@ fn the_exit_code_is_the_programs() {
     let said = stat(&[], Path::new("/does/not/exist"), &[]);
     assert_eq!(said.status.code(), Some(127), "{}", text(&said.stderr));
     let said = stat(&["--json", "/does/not/exist"], &program, &["0"]);
-    assert_eq!(said.status.code(), Some(1), "{}", text(&said.stderr));
+    assert_eq!(said.status.code(), Some(125), "{}", text(&said.stderr));
     assert!(text(&said.stderr).contains("cannot write /does/not/exist"), "{}", text(&said.stderr));
+    assert!(said.stdout.is_empty(), "the program did not run in vain");
 }
 
 #[test]
@@ -150,4 +151,43 @@ fn a_program_without_the_library_is_said_to_be_one() {
     let said = stat(&[], Path::new("/bin/true"), &[]);
     assert_eq!(said.status.code(), Some(0));
     assert!(text(&said.stderr).contains("did not use the library"), "{}", text(&said.stderr));
+}
+
+/// Two callbacks that the thread runs by itself: it has waited for the first.
+const REPORTED: &str = r#"
+#include <acl/acl.h>
+#include <pthread.h>
+static int ran;
+static void run(void *data) { ran += data == NULL; }
+int main(void) {
+    enum { SIZE = 1 << 20 };
+    void *host = NULL, *device = NULL;
+    aclrtStream stream = NULL;
+    if (aclInit(NULL) || aclrtSetDevice(0) || aclrtCreateStream(&stream)) return 90;
+    if (aclrtMallocHost(&host, SIZE) || aclrtMalloc(&device, SIZE, ACL_MEM_MALLOC_HUGE_FIRST)) return 91;
+    if (aclrtSubscribeReport(pthread_self(), stream)) return 92;
+    if (aclrtMemcpyAsync(device, SIZE, host, SIZE, ACL_MEMCPY_HOST_TO_DEVICE, stream)) return 93;
+    for (int i = 0; i < 2; i++) {
+        if (aclrtLaunchCallback(run, NULL, ACL_CALLBACK_BLOCK, stream)) return 94;
+    }
+    while (ran < 2) {
+        if (aclrtProcessReport(60000)) return 95;
+    }
+    return aclFinalize();
+}
+"#;
+
+#[test]
+fn a_thread_that_runs_callbacks_has_waited_for_its_stream() {
+    let program = compile("stat-reported", REPORTED);
+    let file = program.with_extension("json");
+    let said = stat(&["--json", file.to_str().expect("a path in UTF-8")], &program, &[]);
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    let object: Value = serde_json::from_slice(&std::fs::read(&file).expect("it was written")).expect("JSON");
+    let calls = object["calls"].as_array().expect("a list").iter();
+    let blocked = calls
+        .filter(|call| call["function"] == "aclrtProcessReport")
+        .map(|call| &call["statistics"]["blocked"]);
+    let blocked: Vec<_> = blocked.collect();
+    assert!(blocked.len() == 1 && blocked[0].as_u64() > Some(0), "{blocked:?}");
 }

@@ -44,7 +44,8 @@ impl fmt::Display for Point {
 
 /// "Everything submitted so far." Events, futures, query and synchronise are views of it.
 pub trait Fence: Send + Sync {
-    /// Whether the work has passed, whatever came of it.
+    /// Whether the work has passed, whatever came of it. A backend that keeps work back until somebody asks
+    /// for it has it done from here on, so that a thread which asks again and again gets there.
     fn is_done(&self) -> bool;
 
     /// Blocks until done, or up to a limit (`Kind::Timeout`). The waiting thread may do some of the work.

@@ -11,6 +11,7 @@ pub mod backend;
 pub mod block;
 pub mod error;
 pub mod event;
+mod faulty;
 pub mod fence;
 pub mod footprint;
 pub mod gate;
@@ -39,6 +40,7 @@ pub use backend::{
 pub use block::{Access, Block, DeviceId, Home, Origin, Place, Request};
 pub use error::{Error, Kind, Result};
 pub use event::Event;
+pub use faulty::CopyFaults;
 pub use fence::{Fence, Mark, Point, Ticket};
 pub use footprint::Footprint;
 pub use gate::Gate;

@@ -70,6 +70,8 @@ pub enum JoinKind {
     Query,
     /// It runs a function that was submitted as the next op of the stream.
     Function,
+    /// It ended the work of the stream in place of waiting for it.
+    Abort,
 }
 
 /// Is told what the engine does, and changes nothing.

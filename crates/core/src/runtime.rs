@@ -9,8 +9,9 @@ mod mapping;
 pub(crate) mod share;
 
 use crate::{
-    Backend, Block, DeviceId, DeviceMemory, Fence, Halt, JoinKind, Memory, Observer, Observers, Queue,
-    QueueOptions, RECLAIM_TIMEOUT, Request, Result, Status, Stream,
+    Backend, Block, CopyFaults, DeviceId, DeviceMemory, Fence, Halt, JoinKind, Memory, Observer, Observers,
+    Queue, QueueOptions, RECLAIM_TIMEOUT, Request, Result, Status, Stream,
+    faulty::FaultyQueue,
     queue::unshared,
     submissions::StreamState,
     sync::{Arc, AtomicU64, CachePadded, Ordering, lock},
@@ -23,6 +24,7 @@ pub struct Runtime {
     memory: Arc<Memory>,
     born: AtomicU64,
     observers: Option<Arc<Observers>>,
+    faults: Option<Arc<dyn CopyFaults>>,
 }
 
 impl Runtime {
@@ -30,7 +32,12 @@ impl Runtime {
     pub fn new(backend: Arc<dyn Backend>, observers: Vec<Arc<dyn Observer>>) -> Self {
         let observers = Observers::new(observers);
         let memory = Arc::new(Memory::new(backend.clone(), observers.clone()));
-        Runtime { memory, backend, born: AtomicU64::new(0), observers }
+        Runtime { memory, backend, born: AtomicU64::new(0), observers, faults: None }
+    }
+
+    /// The same runtime, in which these copies fail.
+    pub fn with_faults(self, faults: Option<Arc<dyn CopyFaults>>) -> Self {
+        Runtime { faults, ..self }
     }
 
     /// The calling thread has learnt that the work that `fence` stands for has passed: observers are told.
@@ -135,7 +142,10 @@ impl Runtime {
             Some(halt) => status.under(halt.clone()),
             None => status,
         });
-        let queue = queue(status.clone())?;
+        let mut queue = queue(status.clone())?;
+        if let Some(faults) = &self.faults {
+            queue = Box::new(FaultyQueue::new(queue, status.clone(), faults.clone()));
+        }
         let state = Arc::new(StreamState { queue, status, submitted: CachePadded::default() });
         lock(&state.submitted).is_diverted = self.observers.is_some();
         self.memory.streams().add(state.clone());

@@ -14,6 +14,8 @@ pub struct Status {
     stream: u64,
     /// On cache lines of its own: a worker writes it for every op, and submitting threads read the rest.
     passed: CachePadded<AtomicU64>,
+    /// Whether `passed` is never behind.
+    is_current: AtomicBool,
     failed: AtomicBool,
     first: Mutex<Option<(Ticket, Error)>>,
     /// The newest ticket that an abort dropped.
@@ -28,6 +30,8 @@ pub struct Status {
     failures: Mutex<Vec<Ticket>>,
     /// Whether there are such.
     has_failures: AtomicBool,
+    /// Ops that an abort came too late for and that have not passed, while there are observers.
+    spared: Mutex<Vec<RangeInclusive<Ticket>>>,
     /// When ops ran that are about to pass, where a device says so.
     times: Mutex<Vec<(RangeInclusive<Ticket>, DeviceTime)>>,
     /// Whether there were such.
@@ -53,6 +57,7 @@ impl Status {
         Status {
             stream,
             passed: CachePadded(AtomicU64::new(0)),
+            is_current: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             first: Mutex::new(None),
             dropped: AtomicU64::new(0),
@@ -62,6 +67,7 @@ impl Status {
             observers,
             failures: Mutex::default(),
             has_failures: AtomicBool::new(false),
+            spared: Mutex::default(),
             times: Mutex::default(),
             has_times: AtomicBool::new(false),
             listener: OnceLock::new(),
@@ -105,6 +111,18 @@ impl Status {
     /// The newest ticket known to be complete, with everything before it.
     pub fn passed(&self) -> Ticket {
         self.passed.load(Ordering::Acquire)
+    }
+
+    /// The queue reports each op as soon as it is complete: no fence knows more than
+    /// [`passed`](Self::passed).
+    pub fn keep_current(&self) {
+        self.is_current.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether `ticket` has passed, for bookkeeping that no program waits for; asks a fence by `ask` only
+    /// where that may know more. Asking may let work run that is kept back until it is asked for.
+    pub(crate) fn has_passed(&self, ticket: Ticket, ask: impl FnOnce() -> bool) -> bool {
+        self.passed() >= ticket || !self.is_current.load(Ordering::Relaxed) && ask()
     }
 
     /// The queue reports that `ticket` and all before it are complete. What they wrote happens before every
@@ -202,11 +220,19 @@ impl Status {
     /// What came of an op that is about to pass.
     fn fate(&self, ticket: Ticket) -> Fate {
         let has_failed = self.has_failures.load(Ordering::Acquire) && self.take_failure(ticket);
-        match (has_failed, self.is_dropped(ticket)) {
+        match (has_failed, self.is_dropped(ticket) && !self.is_spared(ticket)) {
             (true, _) => Fate::Failed,
             (_, true) => Fate::Dropped,
             _ => Fate::Done,
         }
+    }
+
+    /// Whether an abort came too late for the op.
+    #[cold]
+    fn is_spared(&self, ticket: Ticket) -> bool {
+        let mut spared = lock(&self.spared);
+        spared.retain(|ops| *ops.end() >= ticket);
+        spared.iter().any(|ops| ops.contains(&ticket))
     }
 
     /// Whether the op is among those that failed, which forget it.
@@ -284,6 +310,16 @@ impl Status {
     #[inline]
     pub(crate) fn refusal(&self) -> Option<Error> {
         self.halt.as_ref().filter(|halt| halt.is_tripped())?.refusal()
+    }
+
+    /// An abort that is about to drop later ops comes too late for those before `first`: a device has them
+    /// and
+    /// does them, though nobody has seen them pass. Observers are told so.
+    pub fn spare_before(&self, first: Ticket) {
+        let next = self.passed() + 1;
+        if self.is_observed() && next < first {
+            lock(&self.spared).push(next..=first - 1);
+        }
     }
 
     /// An abort drops the work up to `ticket`, as far as it has not passed. Called before the ticket passes.
@@ -385,6 +421,26 @@ mod tests {
         status.drop_through(7);
         assert_eq!(kind(status.dropped_behind(6)), Some(Kind::Aborted));
         assert_eq!(kind(status.take_error()), None, "who waited was told");
+    }
+
+    #[test]
+    fn what_an_abort_comes_too_late_for_was_done() {
+        #[derive(Default)]
+        struct Fates(Mutex<Vec<(Ticket, Fate)>>);
+        impl Observer for Fates {
+            fn passed(&self, op: Point, fate: Fate, _: Option<DeviceTime>) {
+                lock(&self.0).push((op.ticket, fate));
+            }
+        }
+        let fates = Arc::new(Fates::default());
+        let status = Status::new(0, Observers::new(vec![fates.clone()]));
+        status.pass(1);
+        status.spare_before(4);
+        status.drop_through(5);
+        status.pass(6);
+        let told = lock(&fates.0).clone();
+        let dropped = told.iter().filter(|(_, fate)| *fate == Fate::Dropped).map(|(op, _)| *op);
+        assert_eq!((told.len(), dropped.collect::<Vec<_>>()), (6, vec![4, 5]));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A stream: a queue of one device, the lock that orders its submissions, and its status.
 
 use crate::{
-    DeviceId, Ends, Error, Fence, Footprint, JoinKind, Linear, Mark, Memory, Observer, Observers, Op, Plan,
-    Point, Recorder, Result, Seen, Status, Ticket,
+    DeviceId, Ends, Error, Fence, Footprint, Gate, JoinKind, Linear, Mark, Memory, Observer, Observers, Op,
+    Plan, Point, Recorder, Result, Seen, Status, Ticket,
     indirect::Through,
     submissions::{NestedWork, StreamState, Submitted},
     sync::{Arc, MutexGuard, Weak, lock},
@@ -167,6 +167,24 @@ impl Stream {
         Ok(ticket)
     }
 
+    /// As [`call`](Self::call), for a function of the library's own: that it runs tells the program nothing.
+    /// It
+    /// is given the point before it.
+    pub fn call_internal(&self, function: impl FnOnce(Point) + Send + 'static) -> Result<Ticket> {
+        let mut last = lock(&self.state.submitted);
+        let behind = Point { stream: self.id, ticket: last.ticket };
+        last.is_internal = true;
+        // SAFETY: the op has no addresses.
+        let taken = unsafe { self.hand_over(&mut last, Op::Call(Box::new(move || function(behind)))) };
+        last.is_internal = false;
+        taken
+    }
+
+    /// Observers learn what a wait for `gate` was for. To be called before the gate is opened.
+    pub fn tell_bound(&self, gate: &Gate, to: Option<Point>) {
+        self.tell(|observer| observer.bound(gate.number(), to));
+    }
+
     /// # Safety
     /// As [`Queue::submit`](crate::Queue::submit).
     #[inline]
@@ -197,7 +215,7 @@ impl Stream {
         }
         let next = Point { stream: self.id, ticket: last.ticket + 1 };
         self.tell(|observer| observer.made(next, Seen::Op(&op)));
-        let op = self.told_when_called(last.ticket, op);
+        let op = if last.is_internal { op } else { self.told_when_called(last.ticket, op) };
         // SAFETY: passed on from the caller.
         let submit = || unsafe { self.state.queue.submit(op) };
         self.tell_taken(next, None, self.status().refusal().map_or_else(submit, Err))
@@ -381,7 +399,7 @@ impl Stream {
         });
         let newest = self.newest();
         self.state.queue.abort();
-        self.tell_joined(newest, JoinKind::Wait);
+        self.tell_joined(newest, JoinKind::Abort);
         // What came in between was dropped here, and may run there.
         self.abort_nested(|ticket| self.status().is_dropped(ticket));
     }

@@ -46,6 +46,10 @@ pub(crate) struct Submitted {
     pub(crate) is_shared: bool,
     /// Work does not go straight to the queue: it is recorded, or an observer is told of it first.
     pub(crate) is_diverted: bool,
+    /// What is being submitted is a function of the library's own, and no thread of the program learns
+    /// anything
+    /// by it.
+    pub(crate) is_internal: bool,
     /// What takes work in place of the queue.
     pub(crate) recorder: Option<Arc<dyn Recorder>>,
     /// Work on queues of its own that ops of this stream wait for or have waited for, each with the ticket of
@@ -81,7 +85,7 @@ pub(crate) struct PendingWork {
 impl PendingWork {
     /// Whether every op that has addresses has passed.
     pub(crate) fn is_over(&self) -> bool {
-        self.status.passed() >= self.touching || self.fence.is_done()
+        self.status.has_passed(self.touching, || self.fence.is_done())
     }
 }
 
@@ -103,7 +107,7 @@ impl StreamState {
     fn is_using(&self, base: usize) -> bool {
         let last = lock(&self.submitted);
         let newest = last.newest_use(base);
-        self.status.passed() < newest && !self.queue.fence_after(newest).is_done()
+        !self.status.has_passed(newest, || self.queue.fence_after(newest).is_done())
     }
 }
 

@@ -1,6 +1,7 @@
 //! For the workspace's own crates, not for programs: opens the engine itself, and reads settings as
 //! [`Options`] does.
 
+pub use crate::faults::{FaultClass, FaultCounter};
 pub use crate::options::{VISIBLE, count, setting, switch, var};
 pub use ferry_backends::{
     os::{fault::explain as explain_faults, files, fork, nodes, probe, refusal, shared_table, threads},
@@ -10,9 +11,9 @@ pub use ferry_backends::{
 use crate::{BackendName, Kind, Options, Result, watching};
 use ferry_backends::{
     cuda::{Cuda, CudaOptions},
-    host::{Host, HostOptions},
+    host::{Host, HostOptions, schedule::Schedule},
 };
-use ferry_core::Runtime;
+use ferry_core::{CopyFaults, Runtime};
 use std::sync::Arc;
 use usage::Usage;
 
@@ -35,7 +36,9 @@ pub fn open_telling(options: &Options, usage: &Arc<Usage>) -> Result<Runtime> {
             // One device made of memory is like the other, but other processes know it by its number.
             let devices: Vec<u32> = options.visible.as_ref().map_or_else(|| all.clone().collect(), seen);
             let (device_memory, shared) = (options.device_memory, options.device_shared.clone());
-            Host::open(HostOptions { devices, device_memory, shared, is_unified, usage })?
+            let views = watching::views();
+            let schedule = options.schedule.map(|order| Schedule { order, seed: options.seed });
+            Host::open(HostOptions { devices, device_memory, shared, is_unified, usage, views, schedule })?
         }
         BackendName::Cuda if is_unified => {
             return Err(Kind::Unsupported.because(
@@ -56,8 +59,9 @@ pub fn open_telling(options: &Options, usage: &Arc<Usage>) -> Result<Runtime> {
         }
     };
     let mut observers = options.observers.clone();
-    observers.extend(watching::observer(options.backend));
-    Ok(Runtime::new(backend, observers))
+    observers.extend(watching::observers(options.backend));
+    let faults = || Arc::new(FaultCounter::new(options.faults.clone(), options.seed)) as Arc<dyn CopyFaults>;
+    Ok(Runtime::new(backend, observers).with_faults((!options.faults.is_empty()).then(faults)))
 }
 
 /// What copies of the backend take from other work of the device, in words for the line that says what was

@@ -2,10 +2,13 @@
 //! Rust and C programs; what only the C library heeds is read in `ferry-acl`, with the helpers from here.
 
 use crate::{
-    Error, Kind, Observer, Result,
+    Error, FaultPlan, Kind, Observer, Result,
     products::{Form, PRODUCTS, Product},
 };
-use ferry_backends::cuda::settings::{Constants, Settings};
+use ferry_backends::{
+    cuda::settings::{Constants, Settings},
+    host::schedule::RunOrder,
+};
 use std::{env, fmt, path::PathBuf, str::FromStr, sync::Arc};
 
 const MOST_DEVICES: usize = 64;
@@ -60,6 +63,13 @@ pub struct Options {
     pub form: Form,
     /// What the cuda backend is told about copies; no other heeds it.
     pub cuda: Settings,
+    /// When the host backend runs work that may run at different times; `None` is as soon as a thread is
+    /// free. No other backend heeds it.
+    pub schedule: Option<RunOrder>,
+    /// What random choices start from.
+    pub seed: u64,
+    /// What is to fail. In Rust programs only copies, fills and reductions do.
+    pub faults: FaultPlan,
     /// Watches everything.
     pub observers: Vec<Arc<dyn Observer>>,
 }
@@ -104,6 +114,9 @@ impl Default for Options {
             soc: product.soc.into(),
             form: Form::Ep,
             cuda: Settings::default(),
+            schedule: None,
+            seed: 0,
+            faults: FaultPlan::default(),
             observers: Vec::new(),
         }
     }
@@ -120,6 +133,9 @@ impl fmt::Debug for Options {
             .field("soc", &self.soc)
             .field("form", &self.form)
             .field("cuda", &self.cuda)
+            .field("schedule", &self.schedule)
+            .field("seed", &self.seed)
+            .field("faults", &self.faults)
             .field("observers", &self.observers.len())
             .finish_non_exhaustive()
     }
@@ -128,9 +144,9 @@ impl fmt::Debug for Options {
 impl Options {
     /// What the environment says: `FERRY_BACKEND`, `FERRY_DEVICES`, `ASCEND_RT_VISIBLE_DEVICES`,
     /// `FERRY_DEVICE_MEMORY`, `FERRY_DEVICE_SHARED`, `FERRY_SOC`, `FERRY_FORM`, `FERRY_CUDA_PLAN`,
-    /// `FERRY_CUDA_BLOCKS` and `FERRY_CUDA_STAGERS`, which `docs/ENVIRONMENT.md` describes; the default for
-    /// each that is not set. A `FERRY_` variable that makes no sense is an error of [`Kind::BadSetting`] that
-    /// lists the valid values.
+    /// `FERRY_CUDA_BLOCKS`, `FERRY_CUDA_STAGERS`, `FERRY_SCHEDULE`, `FERRY_SEED` and
+    /// `FERRY_FAULT`, which `docs/ENVIRONMENT.md` describes; the default for each that is not set. A `FERRY_`
+    /// variable that makes no sense is an error of [`Kind::BadSetting`] that lists the valid values.
     ///
     /// ```
     /// // FERRY_DEVICES, if that is set.
@@ -157,6 +173,9 @@ impl Options {
             device_memory: setting("FERRY_DEVICE_MEMORY", &var, device_memory)?,
             device_shared: setting("FERRY_DEVICE_SHARED", &var, device_shared)?.flatten(),
             cuda: cuda(&var)?,
+            schedule: setting("FERRY_SCHEDULE", &var, RunOrder::from_str)?,
+            seed: setting("FERRY_SEED", &var, seed)?.unwrap_or_default(),
+            faults: setting("FERRY_FAULT", &var, FaultPlan::from_str)?.unwrap_or_default(),
             ..options
         })
     }
@@ -303,6 +322,11 @@ fn device_shared(text: &str) -> Result<Option<PathBuf>> {
     switch(text).map(|on| on.then(|| SHARED_FOLDER.into())).map_err(bad)
 }
 
+/// Reads the seed of random choices.
+fn seed(text: &str) -> Result<u64> {
+    text.parse().map_err(|_| Kind::BadSetting.because(format!("give a whole number from 0 to {}", u64::MAX)))
+}
+
 /// What is said about the cuda backend: the number of blocks by itself wins over the one in the plan.
 fn cuda(var: impl Fn(&str) -> Option<String>) -> Result<Settings> {
     let constants = setting("FERRY_CUDA_PLAN", &var, Constants::from_str)?.unwrap_or_default();
@@ -357,6 +381,11 @@ mod tests {
             ("FERRY_CUDA_PLAN", "blocks=3", "blocks_in, blocks_out"),
             ("FERRY_CUDA_BLOCKS", "0", "1 to 1024"),
             ("FERRY_CUDA_STAGERS", "many", "1 to 256"),
+            ("FERRY_SCHEDULE", "soon", "late, early, shuffle"),
+            ("FERRY_SCHEDULE", "", "late, early, shuffle"),
+            ("FERRY_SEED", "-1", "0 to 18446744073709551615"),
+            ("FERRY_SEED", "dice", "whole number"),
+            ("FERRY_FAULT", "copy#1=1; disk#1=5", "column 11: give copy#N=CODE"),
         ] {
             let error = with(&[(name, value)]).err().unwrap_or_else(|| panic!("{name}={value} was taken"));
             assert_eq!(error.kind, Kind::BadSetting);
@@ -377,6 +406,9 @@ mod tests {
             ("FERRY_CUDA_PLAN", "list_from=9,blocks_in=8"),
             ("FERRY_CUDA_BLOCKS", "24"),
             ("FERRY_CUDA_STAGERS", "3"),
+            ("FERRY_SCHEDULE", "shuffle"),
+            ("FERRY_SEED", "77"),
+            ("FERRY_FAULT", "copy#3=507013"),
         ])
         .expect("all of them make sense");
         assert_eq!((options.backend, options.devices), (BackendName::Cuda, Some(5)));
@@ -386,6 +418,8 @@ mod tests {
         assert!(options.form == Form::Rc && options.is_unified());
         let plan = Constants { list_from: 9, ..Constants::default().with_blocks(24) };
         assert_eq!((options.cuda.constants, options.cuda.stagers), (plan, Some(3)));
+        assert_eq!((options.schedule, options.seed), (Some(RunOrder::Shuffle), 77));
+        assert_eq!(options.faults.to_string(), "copy#3=507013");
     }
 
     #[test]

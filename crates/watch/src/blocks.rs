@@ -113,6 +113,16 @@ impl BlockMap {
         found
     }
 
+    /// The newest block that holds the byte which the program calls `address`.
+    pub fn named(&self, process: u32, address: u64) -> Option<&KnownBlock> {
+        let all = self.processes.get(&process)?.all.values();
+        let holding = all.filter(|known| {
+            let Block { base, len, .. } = known.block;
+            (base..base.saturating_add(len)).contains(&address)
+        });
+        holding.max_by_key(|known| (known.forgotten.is_none(), known.number))
+    }
+
     /// The block that holds the byte which the engine finds at `at`: the first of
     /// [`find_all`](Self::find_all).
     pub fn find(&self, process: u32, at: u64, time: Nanos) -> Option<BytePlace<'_>> {

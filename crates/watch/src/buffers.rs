@@ -81,17 +81,32 @@ pub struct Wanted {
     pub hashes: bool,
     /// All bytes that every op reads.
     pub bytes: bool,
+    /// The CPU's accesses to page-locked host memory in flight, and to addresses of devices.
+    pub accesses: bool,
+    /// No access is missed, whatever that costs.
+    pub precise: bool,
+    /// All facts: a thread that finds no room waits for it, as long as the reader goes on reading.
+    pub complete: bool,
 }
 
 impl Wanted {
     fn bits(self) -> u64 {
-        let all = [self.pieces, self.stacks, self.hashes, self.bytes];
+        let all =
+            [self.pieces, self.stacks, self.hashes, self.bytes, self.accesses, self.precise, self.complete];
         all.iter().enumerate().map(|(bit, is_wanted)| u64::from(*is_wanted) << bit).sum()
     }
 
     fn from_bits(bits: u64) -> Wanted {
         let has = |bit: u32| bits >> bit & 1 == 1;
-        Wanted { pieces: has(0), stacks: has(1), hashes: has(2), bytes: has(3) }
+        Wanted {
+            pieces: has(0),
+            stacks: has(1),
+            hashes: has(2),
+            bytes: has(3),
+            accesses: has(4),
+            precise: has(5),
+            complete: has(6),
+        }
     }
 }
 

@@ -10,7 +10,9 @@ use gimli::{
 };
 use std::{
     ffi::c_void,
-    mem, slice,
+    mem,
+    ops::Range,
+    slice,
     sync::atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
@@ -60,6 +62,14 @@ impl CodePosition {
     #[inline(always)]
     pub fn note() -> CodePosition {
         CodePosition { pc: 0, stack: 0, frame: 0 }
+    }
+}
+
+impl CodePosition {
+    /// The instruction, the stack pointer and the frame pointer.
+    #[cfg(test)]
+    pub(crate) fn parts(self) -> (u64, u64, u64) {
+        (self.pc, self.stack, self.frame)
     }
 }
 
@@ -141,16 +151,26 @@ fn rule_at(pc: u64) -> Option<i64> {
 
 /// Where the unwinding tables of a loaded file are.
 #[derive(Default)]
-struct UnwindTables {
+pub(crate) struct UnwindTables {
     pc: u64,
-    header: u64,
-    frames: u64,
+    /// The index of the tables.
+    pub(crate) header: u64,
+    /// The tables.
+    pub(crate) frames: u64,
     /// The end of the mapped segment that they lie in.
-    end: u64,
+    pub(crate) end: u64,
+    /// The segment that the address lies in.
+    code: Range<u64>,
 }
 
 impl UnwindTables {
-    fn of(pc: u64) -> Option<UnwindTables> {
+    /// Whether the address lies in the same segment as the one that was asked for.
+    pub(crate) fn is_inside(&self, address: u64) -> bool {
+        self.code.contains(&address)
+    }
+
+    /// The tables of the file that has this address.
+    pub(crate) fn of(pc: u64) -> Option<UnwindTables> {
         let mut found = UnwindTables { pc, ..UnwindTables::default() };
         // SAFETY: the callback gets the pointer that is passed here, and only during the call.
         unsafe { libc::dl_iterate_phdr(Some(find), (&raw mut found).cast()) };
@@ -172,9 +192,9 @@ unsafe extern "C" fn find(info: *mut libc::dl_phdr_info, _: usize, found: *mut c
         start..start.wrapping_add(segment.p_memsz)
     };
     let is_loaded = |segment: &&libc::Elf64_Phdr| segment.p_type == libc::PT_LOAD;
-    if !segments.iter().filter(is_loaded).any(|segment| range(segment).contains(&found.pc)) {
-        return 0;
-    }
+    let code = segments.iter().filter(is_loaded).map(range).find(|range| range.contains(&found.pc));
+    let Some(code) = code else { return 0 };
+    found.code = code;
     let Some(header) = segments.iter().find(|segment| segment.p_type == libc::PT_GNU_EH_FRAME) else {
         return 1;
     };

@@ -12,7 +12,7 @@ use crate::{
 };
 use std::{collections::HashMap, sync::atomic::Ordering};
 
-/// How long a fact is kept back while the program runs, in nanoseconds.
+/// How long a fact is kept back while the program runs, in nanoseconds, if nothing else is said.
 const DELAY: Nanos = 20_000_000;
 
 /// As many ops are sent to a device as one at most.
@@ -32,6 +32,10 @@ pub struct Collector {
     lost: u64,
     /// Buffers that are damaged are not read again.
     unreadable: u64,
+    /// How long a fact is kept back while the program runs.
+    delay: Nanos,
+    /// When facts were last handed on.
+    handed_on: Nanos,
 }
 
 struct Waiting {
@@ -45,7 +49,25 @@ impl Collector {
     pub fn new(buffers: Buffers) -> Collector {
         let read = vec![0; buffers.count()];
         let (waiting, latest, first) = (Vec::new(), HashMap::new(), Sample::now());
-        Collector { buffers, read, waiting, latest, first, lost: 0, unreadable: 0 }
+        Collector {
+            buffers,
+            read,
+            waiting,
+            latest,
+            first,
+            lost: 0,
+            unreadable: 0,
+            delay: DELAY,
+            handed_on: 0,
+        }
+    }
+
+    /// Facts are kept back for so long, in nanoseconds: a reader that needs their order to be right takes
+    /// more than one that draws a picture.
+    #[must_use]
+    pub fn with_delay(mut self, delay: Nanos) -> Collector {
+        self.delay = delay;
+        self
     }
 
     /// How many facts were lost so far.
@@ -57,12 +79,18 @@ impl Collector {
     pub fn poll(&mut self, reader: &mut impl FactReader) {
         let now = Sample::now();
         self.take_all(now);
-        self.hand_on(now.nanos.saturating_sub(DELAY), reader);
+        // Sorting what is kept back each time would cost more than reading it.
+        if now.nanos >= self.handed_on + self.delay / 4 {
+            self.handed_on = now.nanos;
+            self.waiting.sort_by_key(|waiting| waiting.time);
+            self.hand_on(now.nanos.saturating_sub(self.delay), reader);
+        }
     }
 
     /// Takes and hands on everything: the program has ended.
     pub fn finish(&mut self, reader: &mut impl FactReader) {
         self.take_all(Sample::now());
+        self.waiting.sort_by_key(|waiting| waiting.time);
         self.hand_on(Nanos::MAX, reader);
         let count = self.lost() - self.lost;
         if count > 0 {
@@ -89,7 +117,6 @@ impl Collector {
         self.first = samples.into_iter().chain([self.first]).min_by_key(|sample| sample.nanos).unwrap_or(now);
         let rate = Rate::between(self.first, now);
         order.into_iter().for_each(|(_, index)| self.take_buffer(index, &rate));
-        self.waiting.sort_by_key(|waiting| waiting.time);
     }
 
     fn take_buffer(&mut self, index: usize, rate: &Rate) {
@@ -102,6 +129,8 @@ impl Collector {
         };
         let words = self.buffers.complete(index, self.read[index]);
         self.read[index] += words.len();
+        // A thread whose first fact has no time of its own began to write when it claimed its buffer.
+        self.latest.entry(source).or_insert_with(|| rate.nanos(buffer.sample().ticks));
         self.take_words(source, &words, rate);
         if is_full {
             self.read[index] = 0;

@@ -71,6 +71,17 @@ pub enum Fact {
 
     /// A call has returned. Calls on the fast path of copies have no such fact: their op says all.
     Call(Call),
+    /// The call that the thread is in fails, with this message. [`Fact::Call`] says when it has returned.
+    Failure {
+        /// When.
+        time: Nanos,
+        /// The call.
+        site: CallSite,
+        /// What it returns.
+        code: i32,
+        /// The message, which names the addresses that it is about.
+        message: String,
+    },
 
     /// A stream was made.
     StreamMade(StreamMade),
@@ -108,6 +119,16 @@ pub enum Fact {
         base: u64,
         /// Where its bytes were.
         at: u64,
+    },
+
+    /// The memory at `base` is shared between processes from here on: it was exported, or is another's.
+    Lent {
+        /// When.
+        time: Nanos,
+        /// Its first byte, as the program calls it.
+        base: u64,
+        /// What is the same for all that share it, in every process.
+        key: u64,
     },
 
     /// An op was given to a stream, which took it.
@@ -221,6 +242,35 @@ pub enum Fact {
         /// How many.
         count: u64,
     },
+
+    /// The CPU accessed bytes of page-locked host memory that belong to an op in flight.
+    Access(HostAccess),
+    /// The CPU accessed a device's address; the signal takes its course afterwards.
+    DevicePointer {
+        /// When.
+        time: Nanos,
+        /// The system's number of the thread that accessed it; the fact is another thread's.
+        thread: u32,
+        /// The address, as the program calls it.
+        address: u64,
+        /// Whether it was written.
+        is_write: bool,
+        /// The [`Fact::Stack`] of the access; 0 without one.
+        stack: u32,
+    },
+    /// Memory in flight was left accessible until its next use by an op, and accesses to it are not seen:
+    /// the thread could not be stepped over one access, or too many accesses hit one page.
+    Opened {
+        /// When.
+        time: Nanos,
+        /// How often so far in this process.
+        count: u64,
+    },
+    /// Something that was wanted cannot be had in this process, and why.
+    Unseen {
+        /// A sentence for the user, without a full stop.
+        reason: String,
+    },
 }
 
 impl Fact {
@@ -235,18 +285,23 @@ impl Fact {
             Fact::Passed(passed) => Some(passed.end),
             Fact::Joined(joined) => Some(joined.time),
             Fact::Captured(captured) => Some(captured.time),
+            Fact::Access(access) => Some(access.time),
             Fact::Ended { time }
             | Fact::StreamGone { time, .. }
             | Fact::Known { time, .. }
             | Fact::Forgotten { time, .. }
             | Fact::Reused { time, .. }
+            | Fact::Lent { time, .. }
+            | Fact::Failure { time, .. }
             | Fact::Refused { time, .. }
             | Fact::Begun { time, .. }
             | Fact::Resolved { time, .. }
             | Fact::Bound { time, .. }
             | Fact::CaptureBegun { time, .. }
             | Fact::CaptureEnded { time, .. }
-            | Fact::Launched { time, .. } => Some(*time),
+            | Fact::Launched { time, .. }
+            | Fact::DevicePointer { time, .. }
+            | Fact::Opened { time, .. } => Some(*time),
             Fact::Functions(_)
             | Fact::Module(_)
             | Fact::Thread(_)
@@ -255,7 +310,8 @@ impl Fact {
             | Fact::MorePieces { .. }
             | Fact::Contents { .. }
             | Fact::Bytes { .. }
-            | Fact::Lost { .. } => None,
+            | Fact::Lost { .. }
+            | Fact::Unseen { .. } => None,
         }
     }
 }
@@ -609,6 +665,8 @@ pub enum Join {
     Query,
     /// It is a function of the program's that runs behind the point in its stream.
     Function,
+    /// It has ended the work of the stream in place of waiting for it.
+    Abort,
 }
 
 /// Work was recorded into a capture.
@@ -634,4 +692,27 @@ pub enum End {
     Source,
     /// Those that are written, afterwards.
     Destination,
+}
+
+/// The CPU accessed bytes of an op in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostAccess {
+    /// When.
+    pub time: Nanos,
+    /// The system's number of the thread that accessed them; the fact is another thread's.
+    pub thread: u32,
+    /// The first byte of the access, as the program calls it. A system call's address is the first byte in a
+    /// page that it touches.
+    pub address: u64,
+    /// Whether it was written.
+    pub is_write: bool,
+    /// The op.
+    pub point: Point,
+    /// Whether the op writes the bytes; otherwise it reads them.
+    pub is_destination: bool,
+    /// The [`Fact::Stack`] of the access; 0 without one. The first frame is the accessing instruction and 1,
+    /// as if it were a return address.
+    pub stack: u32,
+    /// Whether a system call of the thread accessed them.
+    pub is_system_call: bool,
 }

@@ -12,6 +12,7 @@
 pub mod blocks;
 pub mod buffers;
 pub mod caller;
+pub mod check;
 pub mod clock;
 pub mod collector;
 mod contents;
@@ -21,12 +22,14 @@ pub mod modules;
 pub mod page_style;
 pub mod recording;
 pub mod site;
-mod stacks;
+mod span_map;
+pub mod stacks;
 pub mod stat;
 pub mod symbols;
 #[doc(hidden)]
 pub mod testing;
 pub mod trace;
+pub mod unwind;
 pub mod words;
 pub mod writer;
 

@@ -1,7 +1,12 @@
 //! Whole stacks of calls, for readers that want them: the return addresses above a call, each stack told
 //! once.
 
-use crate::{fact::Fact, local::Local, modules, writer::FactWriter};
+use crate::{
+    fact::{Fact, Line},
+    local::{Local, local},
+    modules,
+    writer::FactWriter,
+};
 use std::{
     collections::HashMap,
     ffi::c_void,
@@ -21,8 +26,17 @@ unsafe extern "C" {
 /// The number of the stack of a call that returns to `caller`; 0 if there is none.
 #[cold]
 pub(crate) fn number(local: &Local, writer: &FactWriter, caller: u64) -> u32 {
+    number_of(local, writer, above(caller))
+}
+
+/// Has a reader know a stack that was taken elsewhere, the innermost frame first, and says its number; 0 if
+/// there are too many.
+pub fn tell(writer: &FactWriter, frames: Vec<u64>) -> u32 {
+    local(|local| number_of(local, writer, frames))
+}
+
+fn number_of(local: &Local, writer: &FactWriter, frames: Vec<u64>) -> u32 {
     static NUMBERS: Mutex<Option<HashMap<Vec<u64>, u32>>> = Mutex::new(None);
-    let frames = above(caller);
     let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
     let numbers = numbers.get_or_insert_default();
     if let Some(number) = numbers.get(&frames) {
@@ -32,7 +46,8 @@ pub(crate) fn number(local: &Local, writer: &FactWriter, caller: u64) -> u32 {
         return 0;
     }
     let number = numbers.len() as u32 + 1;
-    frames.iter().for_each(|frame| modules::tell(local, writer, *frame));
+    let addresses = frames.iter().filter(|frame| **frame & Line::ADDRESS == 0);
+    addresses.for_each(|frame| modules::tell(local, writer, *frame));
     writer.write(&Fact::Stack { number, frames: frames.clone() });
     numbers.insert(frames, number);
     number

@@ -55,6 +55,12 @@ mod kind {
     pub const JOINED_HERE: u16 = 32;
     /// Ops of a stream that were sent to a device as one have passed, in six words.
     pub const PASSED_TOGETHER: u16 = 33;
+    pub const ACCESS: u16 = 34;
+    pub const DEVICE_POINTER: u16 = 35;
+    pub const OPENED: u16 = 36;
+    pub const UNSEEN: u16 = 37;
+    pub const FAILURE: u16 = 40;
+    pub const LENT: u16 = 41;
 }
 
 /// The first word of a fact: its kind, how many words it takes, and 32 bits of its own.

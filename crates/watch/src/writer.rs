@@ -10,7 +10,7 @@
 use crate::{
     buffers::{BUFFER_WORDS, Buffers, FULL, Wanted},
     clock::ticks,
-    fact::{Call, End, Fact, Joined, Outcome, Passed, Piece, Point, Route, SubmittedOp, Work},
+    fact::{Call, CallSite, End, Fact, Joined, Outcome, Passed, Piece, Point, Route, SubmittedOp, Work},
     local::{Local, OpId, local},
     words::{self, WordSink},
 };
@@ -20,10 +20,15 @@ use std::{
     io, process, ptr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    thread,
+    time::Duration,
 };
 
+/// How long a thread waits for room at a time, and how long in all until it takes the reader for dead.
+const PAUSE: Duration = Duration::from_micros(500);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Pieces of a batch that fit into one fact.
 const PIECES_AT_ONCE: usize = 2048;
 /// Bytes of contents that fit into one fact.
@@ -41,6 +46,8 @@ struct WriterState {
     buffers: Buffers,
     process: u32,
     origin: Canary,
+    /// Nobody has read for long: the command is gone.
+    is_unread: AtomicBool,
 }
 
 thread_local! {
@@ -86,7 +93,12 @@ impl FactWriter {
         static WRITERS: AtomicU64 = AtomicU64::new(1);
         let buffers = Buffers::open(file)?;
         let number = WRITERS.fetch_add(1, Ordering::Relaxed);
-        let shared = WriterState { buffers, process: process::id(), origin: Canary::new()? };
+        let shared = WriterState {
+            buffers,
+            process: process::id(),
+            origin: Canary::new()?,
+            is_unread: AtomicBool::new(false),
+        };
         Ok(FactWriter { wanted: shared.buffers.wanted(), number, shared: Arc::new(shared) })
     }
 
@@ -118,6 +130,8 @@ impl FactWriter {
             match short {
                 Some(words) => self.append_words(local, words),
                 None => {
+                    // A call on the fast path has not taken its time.
+                    let site = CallSite { begin: if site.begin == 0 { time } else { site.begin }, ..site };
                     let (awaits, work) = (Vec::new(), Work::Linear { route, piece });
                     let op = Fact::Submitted(SubmittedOp { time, point, site, awaits, work, task });
                     self.append(local, |room| words::write(&op, room));
@@ -251,13 +265,30 @@ impl FactWriter {
         commit(local, used + N);
     }
 
+    /// A free buffer. If the reader wants all facts, the thread waits for one.
+    fn claim(&self, thread: u32) -> Option<usize> {
+        let claim = || self.shared.buffers.claim(self.shared.process, thread);
+        let mut waited = Duration::ZERO;
+        while self.wanted.complete && waited < PATIENCE && !self.shared.is_unread.load(Ordering::Relaxed) {
+            if let Some(index) = claim() {
+                return Some(index);
+            }
+            thread::sleep(PAUSE);
+            waited += PAUSE;
+        }
+        let claimed = claim();
+        let is_unread = self.wanted.complete && claimed.is_none();
+        self.shared.is_unread.store(is_unread, Ordering::Relaxed);
+        claimed
+    }
+
     /// Claims another buffer.
     #[cold]
     fn append_to_next(&self, local: &Local, put: &impl Fn(&mut Room) -> u64) {
         // Closes the buffer that was filled so far.
         let closer = CLOSER.try_with(|closer| closer.take().is_some());
         let is_new = local.thread.get() == 0;
-        let Some(index) = self.shared.buffers.claim(self.shared.process, thread_number(local)) else {
+        let Some(index) = self.claim(thread_number(local)) else {
             self.shared.buffers.head().lost.fetch_add(1, Ordering::Relaxed);
             return;
         };

@@ -100,6 +100,19 @@ fn one_of_each() -> Vec<Fact> {
         Fact::Launched { time, site, graph: 1, point },
         Fact::Contents { point, end: End::Destination, hash: u64::MAX },
         Fact::Bytes { point, end: End::Source, offset: 5, bytes: vec![9; 13] },
+        Fact::Access(HostAccess {
+            time,
+            thread: 77,
+            address: 0x7f00_0000_1001,
+            is_write: true,
+            point,
+            is_destination: false,
+            stack: 12,
+            is_system_call: true,
+        }),
+        Fact::DevicePointer { time, thread: 78, address: 0x7e00_0000_0000, is_write: true, stack: 13 },
+        Fact::Opened { time, count: 14 },
+        Fact::Unseen { reason: "no userfaultfd".into() },
         Fact::Lost { count: 3 },
     ]);
     facts
@@ -178,6 +191,22 @@ fn a_reader_gets_all_facts_of_several_threads_in_the_order_of_each() {
         _ => None,
     });
     assert_eq!(told, (lost > 0).then_some(lost));
+}
+
+#[test]
+fn a_thread_whose_first_fact_has_no_time_does_not_overtake_others() {
+    let file = file();
+    let buffers = Buffers::create(&file, 4 << 20, Wanted::default()).expect("a file");
+    let writer = FactWriter::open(&file).expect("buffers");
+    let point = Point { stream: 1, ticket: 1 };
+    writer.write(&begun(1, 1));
+    thread::scope(|scope| {
+        scope.spawn(|| writer.write(&Fact::Contents { point, end: End::Source, hash: 7 }));
+    });
+    let mut all = All::default();
+    Collector::new(buffers).finish(&mut all);
+    let kinds: Vec<_> = all.0.iter().map(|(_, fact)| matches!(fact, Fact::Contents { .. })).collect();
+    assert_eq!(kinds, [false, true]);
 }
 
 #[test]
@@ -272,7 +301,10 @@ fn the_short_forms_say_what_the_long_ones_say() {
     collector.finish(&mut all);
     let facts: Vec<Fact> = all.0.into_iter().map(|(_, fact)| fact).collect();
     let submitted = facts.iter().filter_map(|fact| match fact {
-        Fact::Submitted(op) => Some((op.point.ticket, op.work.clone())),
+        Fact::Submitted(op) => {
+            assert_eq!(op.site.begin, op.time, "a call on the fast path begins when its op is taken");
+            Some((op.point.ticket, op.work.clone()))
+        }
         _ => None,
     });
     let want = cases

@@ -16,6 +16,7 @@ mod executions;
 mod happened;
 mod history;
 mod memory;
+mod mutations;
 mod rules;
 mod versus;
 
@@ -44,24 +45,30 @@ use rules::Streams;
 const ROLE: &str = "FERRY_MODEL_FACTS";
 const BUFFERS_BYTES: usize = 64 << 20;
 /// How often a step asks before it waits.
-const QUERIES: usize = 1000;
+const QUERIES: usize = 100;
 
 /// In the facts of a thread, the steps of the program begin and end with a stack of this one address.
 const BEGIN: u64 = 1;
 const END: u64 = 2;
 
 /// The environment of the watched process is there before its first call: this program runs itself again.
-#[test]
-fn facts_have_the_order_of_the_model() {
+fn in_watched_process(test: &str) {
     // SAFETY: the name is a C string; the descriptor is ours. The child has it, too, under its number.
     let file = unsafe { File::from_raw_fd(libc::memfd_create(c"facts".as_ptr(), 0)) };
-    Buffers::create(&file, BUFFERS_BYTES, Wanted::default()).expect("there is room for buffers");
+    let wanted = Wanted { pieces: true, ..Wanted::default() };
+    Buffers::create(&file, BUFFERS_BYTES, wanted).expect("there is room for buffers");
     let watched = format!("/proc/self/fd/{}", file.as_raw_fd());
     let mut child = Command::new(std::env::current_exe().expect("Linux knows which program runs"));
-    child.args(["--exact", "facts::the_watched_process", "--nocapture"]);
+    child.args(["--exact", test, "--nocapture"]);
     let done = child.env(ROLE, "1").env(ferry::watching::VARIABLE, watched).output().expect("it starts");
     let (said, complained) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success() && said.contains("1 passed"), "{said}{complained}");
+    println!("{said}");
+}
+
+#[test]
+fn facts_have_the_order_of_the_model() {
+    in_watched_process("facts::the_watched_process");
 }
 
 /// What the child does.

@@ -248,6 +248,11 @@ impl Order {
         }
     }
 
+    /// Adds to the order that `later` comes after `earlier`.
+    pub fn also_after(&mut self, later: Point, earlier: Point) {
+        self.across.entry(later).or_default().push(earlier);
+    }
+
     /// Everything that happens before `point`, and `point` itself.
     pub fn past(&self, point: Point) -> Points {
         let (mut past, mut open) = (Points::default(), vec![point]);

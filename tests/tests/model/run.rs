@@ -106,12 +106,12 @@ fn check(program: &Program, expected: &Expected, executor: &dyn Executor, step: 
 
 /// Ends the process with the program's text if a program never ends: a hang cannot be shrunk, but it can be
 /// read.
-struct Watch(Option<(mpsc::Sender<()>, std::thread::JoinHandle<()>)>);
+pub struct Watch(Option<(mpsc::Sender<()>, std::thread::JoinHandle<()>)>);
 
 impl Watch {
     const PATIENCE: Duration = Duration::from_secs(120);
 
-    fn new(program: &Program) -> Watch {
+    pub fn new(program: &Program) -> Watch {
         let (done, wait) = mpsc::channel();
         let text = format!("{program:?}");
         Watch(Some((

@@ -11,7 +11,7 @@
 
 use super::{Callback, ReadyCallback};
 use crate::{Error, Result, constants as c, error::fail};
-use ferry_core::{Gate, Mark, Stream, sync::lock};
+use ferry_core::{Gate, JoinKind, Mark, Runtime, Stream, sync::lock};
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError},
@@ -58,6 +58,24 @@ struct StreamQueue {
     pending: VecDeque<PendingCallback>,
 }
 
+/// Where a callback is in its stream.
+pub(crate) struct CallbackPlace {
+    mark: Arc<dyn Mark>,
+    /// Whether the stream waits for it.
+    blocks: bool,
+}
+
+impl CallbackPlace {
+    /// The calling thread learns that the stream has come there, and runs the callback next.
+    pub(crate) fn tell_joined(&self, runtime: &Runtime, how: JoinKind) {
+        runtime.joined(&*self.mark, how);
+        if self.blocks {
+            // What comes behind a callback that blocks does not collide with it.
+            runtime.joined(&*self.mark, JoinKind::Function);
+        }
+    }
+}
+
 /// A callback that has not run.
 pub(crate) struct PendingCallback {
     mark: Arc<dyn Mark>,
@@ -69,6 +87,11 @@ impl PendingCallback {
     /// Whether the stream has passed it.
     pub(crate) fn is_due(&self) -> bool {
         self.mark.is_done()
+    }
+
+    /// Where it is in the stream.
+    pub(crate) fn place(&self) -> CallbackPlace {
+        CallbackPlace { mark: self.mark.clone(), blocks: self.gate.is_some() }
     }
 
     /// Whether the stream has dropped it, by an abort or because it has stopped: such a callback never runs.
@@ -198,6 +221,8 @@ impl Mailbox {
         let gate = blocks.then(Gate::new);
         if let Some(gate) = &gate {
             stream.wait_for(gate.clone())?;
+            // When the callback has run, nothing but the work before it is known to have passed.
+            stream.tell_bound(gate, mark.point());
         }
         let pending = PendingCallback { mark: mark.clone(), callback: Some(callback), gate };
         queues.add(handle, stream.id(), pending);

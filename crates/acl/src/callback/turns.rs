@@ -6,7 +6,7 @@
 
 use super::{
     DEPTH, ReadyCallback,
-    mailbox::{Mailbox, PendingCallback},
+    mailbox::{CallbackPlace, Mailbox, PendingCallback},
 };
 use ferry::engine::probe;
 use std::{
@@ -96,17 +96,17 @@ impl ReportTurns {
     }
 
     /// The turn of `frame` goes on: those above it were left, and what ran in it has returned. Says what to
-    /// run next.
-    pub(crate) fn next(&self, frame: Frame) -> Option<ReadyCallback> {
+    /// run next, and where in its stream that is, unless it was waited for.
+    pub(crate) fn next(&self, frame: Frame) -> Option<(ReadyCallback, Option<CallbackPlace>)> {
         while let Some(turn) = self.change(|all| all.pop_if(|turn| turn.frame != frame)) {
             drop(turn);
         }
         let first = self.change(|all| all.last_mut()?.ready.take());
-        if first.is_some() {
-            return first;
+        if let Some(first) = first {
+            return Some((first, None));
         }
         drop(self.change(|all| all.last_mut()?.running.take()));
-        let next = self.another();
+        let next = self.another().map(|(next, place)| (next, Some(place)));
         if next.is_none() {
             drop(self.change(Vec::pop));
         }
@@ -115,7 +115,7 @@ impl ReportTurns {
 
     /// Another callback, of as many as there were when the first had run: a thread that keeps launching does
     /// not keep this call from returning.
-    fn another(&self) -> Option<ReadyCallback> {
+    fn another(&self) -> Option<(ReadyCallback, CallbackPlace)> {
         loop {
             let mailbox = self.change(|all| {
                 let turn = all.last_mut()?;
@@ -125,8 +125,9 @@ impl ReportTurns {
             })?;
             let mut pending = mailbox.take(PendingCallback::is_due)?;
             if let Some(ready) = pending.open() {
+                let place = pending.place();
                 self.change(|all| all.last_mut()?.running.replace(pending));
-                return Some(ready);
+                return Some((ready, place));
             }
         }
     }

@@ -181,7 +181,7 @@ pub(crate) fn end_update(stream: &Arc<StreamEntry>) -> Result<()> {
         return Err(fail(ACL_ERROR_RT_MODEL_UPDATE_FAILED, note));
     }
     if let Some(group) = update.group.ops.clone() {
-        stream.stream.call(move || group.replace(new))?;
+        stream.stream.call_internal(move |_| group.replace(new))?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::{
     capture,
     constants::*,
     error::fail,
-    interrupt,
+    faults, interrupt,
     log::{self, Level, Module},
     state::{Context, Here, OpenedEngine, Primary, StreamEntry, engine},
 };
@@ -127,6 +127,7 @@ fn wait_for_all(here: &Here, limit: Option<Duration>) -> Result<()> {
     let engine = engine()?;
     let context = here.context()?;
     not_captured(context.device)?;
+    faults::sync()?;
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let counts = |entry: &Arc<StreamEntry>| {
         // That another context has stopped for good is reported by calls in that context.

@@ -15,7 +15,7 @@ use crate::{
     capture::{self, CaptureEntry},
     constants::{self as c, *},
     error::fail,
-    functions,
+    faults, functions,
     handles::{HandleKind, Handles},
     interrupt,
     state::{Here, OpenedEngine, StreamEntry, engine},
@@ -24,6 +24,7 @@ use crate::{
 use captured::{CapturedRecord, ExternalFlag, ExternalUse};
 pub use captured::{record_with_flag, wait_with_flag};
 use ferry_core::{Event, Fence, Gate, JoinKind, Kind, Mark, Stream, Ticket};
+use ferry_watch::site;
 use std::{
     sync::{
         Arc, Mutex, Weak,
@@ -200,6 +201,12 @@ pub fn stream_wait(here: &Here, stream: usize, handle: usize) -> Result<()> {
         entry.not_for_captured(&stream)?;
         capture::check_default(&stream)?;
         return match ipc.latest()? {
+            // A reader of facts learns of a wait for another process although it is over.
+            None if site::is_on() => {
+                let over = Gate::new();
+                over.open();
+                Ok(stream.stream.wait_for(over).map(drop)?)
+            }
             None => Ok(()),
             Some(latest) => Ok(wait_within_limit(&stream.stream, handle, latest).map(drop)?),
         };
@@ -243,6 +250,9 @@ fn wait_within_limit(
     }
     let gate = Gate::new();
     let ticket = block_within(stream, gate.clone(), (handle, seconds), Box::new(|| true))?;
+    if let Some(point) = what.point() {
+        stream.tell_bound(&gate, Some(point));
+    }
     what.when_done(Box::new(move || gate.open()));
     Ok(ticket)
 }
@@ -294,6 +304,7 @@ pub fn synchronize_within(here: &Here, handle: usize, timeout: i32) -> Result<()
 /// aclrtSynchronizeEvent.
 pub fn synchronize(here: &Here, handle: usize, limit: Option<Duration>) -> Result<()> {
     let entry = find_asked(handle)?;
+    faults::sync()?;
     let latest = match &entry.ipc {
         Some(ipc) => ipc.latest()?,
         None => entry.event.latest().map(|mark| mark as Arc<dyn Fence>),

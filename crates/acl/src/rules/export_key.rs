@@ -15,6 +15,7 @@ use crate::{
         wire::{Answer, ExportKind, KEY_TEXT, Name},
     },
     state::{Here, OpenedEngine, engine},
+    watched,
 };
 use ferry_core::{Home, Kind, Origin, sync::lock};
 
@@ -46,6 +47,7 @@ pub fn export_key(here: &Here, ptr: usize, size: usize, len: usize, flags: u64) 
         ipc::served_exports()?.withdraw(&name); // the free came before the export was there to end
         return Err(error);
     }
+    watched::lent(ptr, &name.to_key());
     let mut key = [0; KEY_LEN];
     key[..KEY_TEXT].copy_from_slice(name.to_key().as_bytes());
     Ok(key)
@@ -90,6 +92,7 @@ pub fn import_by_key(here: &Here, key: &str, flags: u64) -> Result<usize> {
         // From a device to itself there is nothing to enable.
         lock(&engine.peers).extend((device != current).then_some((current, device)));
     }
+    watched::lent(base, &name.to_key());
     Ok(base)
 }
 

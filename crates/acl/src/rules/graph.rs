@@ -342,12 +342,12 @@ fn launch(graph: &Arc<Graph>, stream: &Arc<Stream>) -> Result<()> {
         Ok(_) => Ok(()),
         Err(error) if error.kind == Kind::BadAddress => {
             let status = Arc::downgrade(stream);
-            let fail = move || {
+            let fail = move |_| {
                 if let Some(stream) = status.upgrade() {
                     stream.status().fail(error);
                 }
             };
-            stream.call(fail)?;
+            stream.call_internal(fail)?;
             Ok(())
         }
         Err(error) => Err(error.into()),

@@ -117,7 +117,7 @@ impl SharedEvent {
         let mut newest = lock(&event.newest);
         let published = Arc::new(OnceLock::new());
         let reached = published.clone();
-        let ticket = stream.call(move || drop(reached))?;
+        let ticket = stream.call_internal(move |_| drop(reached))?;
         let record = event.records.begin()?;
         published.get_or_init(|| PendingRecord { record, records: event.records.clone() });
         *newest = Some((record, stream.fence_after(ticket)));

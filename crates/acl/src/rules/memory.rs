@@ -10,7 +10,7 @@ use crate::{
     constants::*,
     error::fail,
     explain::{explaining, remember_freed},
-    interrupt,
+    faults, interrupt,
     ipc::{self, wire::ExportKind},
     state::{Here, OpenedEngine, engine},
 };
@@ -110,6 +110,7 @@ pub fn malloc(here: &Here, size: usize, policy: i32, padding: Padding) -> Result
     let engine = engine()?;
     let device = here.device()?;
     let (page, len) = shape(size, policy, padding, &engine.settings.options)?;
+    faults::alloc(size)?;
     let alloc = |page| {
         let request = Request { home: Home::Device(device), len, page };
         interrupt::find_room(here, |patience| engine.runtime.alloc_within(&request, patience))
@@ -162,6 +163,7 @@ pub fn malloc_host(here: &Here, size: usize) -> Result<usize> {
         return Err(refuse("size is 0"));
     }
     pinned::within_one_call("size", size, engine.settings.quirks.host_allocation_limit())?;
+    faults::alloc(size)?;
     let bytes = PinnedBytes::reserve(engine.settings, size)?;
     let request = Request { home: Home::Host, len: size, page: NORMAL_PAGE };
     let block = interrupt::find_room(here, |patience| engine.runtime.alloc_within(&request, patience))?;

@@ -120,11 +120,11 @@ pub(crate) fn record_on(entry: &Arc<NotifyEntry>, stream: &Arc<Stream>) -> Resul
     match &entry.side {
         NotifySide::Own { bit, .. } => {
             let bit = bit.clone();
-            stream.call(move || bit.record())?;
+            stream.call_internal(move |behind| bit.record(behind))?;
         }
         NotifySide::Imported(notify) => {
             let notify = notify.clone();
-            stream.call(move || notify.record())?;
+            stream.call_internal(move |_| notify.record())?;
         }
     }
     Ok(())

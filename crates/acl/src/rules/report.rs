@@ -15,6 +15,7 @@ use crate::{
     state::{Here, engine, with_here},
 };
 use ferry::engine::threads::cancel::Cancelling;
+use ferry_core::JoinKind;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     time::Instant,
@@ -61,7 +62,7 @@ pub fn launch(here: &Here, stream: usize, block_type: i32, callback: Callback) -
 pub fn begin(here: &Here, timeout: i32, frame: Frame) -> Result<()> {
     let limit = limit_ms(timeout)?;
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-    engine()?;
+    let engine = engine()?;
     let mailbox = mailbox::of_this_thread()?;
     let slice = here.is_watched().then_some(interrupt::SLICE);
     loop {
@@ -71,6 +72,7 @@ pub fn begin(here: &Here, timeout: i32, frame: Frame) -> Result<()> {
             fail(ACL_ERROR_RT_REPORT_TIMEOUT, note)
         })?;
         if let Some(ready) = pending.open() {
+            pending.place().tell_joined(&engine.runtime, JoinKind::Wait);
             here.turns.push(frame, mailbox, pending, ready);
             return Ok(());
         }
@@ -88,7 +90,16 @@ pub fn run(frame: Frame) {
 /// Between two callbacks the thread cannot be cancelled.
 fn next(frame: Frame) -> Option<ReadyCallback> {
     let cancelling = Cancelling::off();
-    let next = catch_unwind(AssertUnwindSafe(|| with_here(|here| Ok(here.turns.next(frame)))));
+    let next = catch_unwind(AssertUnwindSafe(|| with_here(|here| Ok(next_here(here, frame)))));
     cancelling.back_unseen();
     next.ok()?.ok()?
+}
+
+/// What is due without a wait: the thread learns that its stream has come there.
+fn next_here(here: &Here, frame: Frame) -> Option<ReadyCallback> {
+    let (ready, found) = here.turns.next(frame)?;
+    if let (Some(place), Ok(engine)) = (found, engine()) {
+        place.tell_joined(&engine.runtime, JoinKind::Query);
+    }
+    Some(ready)
 }

@@ -7,6 +7,7 @@ use crate::{
     capture::{self, TaskKind},
     constants::{self as c, *},
     error::fail,
+    faults,
     fork::is_forked,
     handles::Handles,
     interrupt,
@@ -149,6 +150,7 @@ pub fn synchronize(here: &Here, handle: usize, limit: Option<Duration>) -> Resul
     if entry.is_never_waited_for() {
         return Ok(());
     }
+    faults::sync()?;
     let work = entry.stream.so_far()?;
     interrupt::wait(here, limit, |limit| work.wait(limit))
         .and_then(|()| entry.stream.status().take_error().map_or(Ok(()), Err))

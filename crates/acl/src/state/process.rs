@@ -130,6 +130,7 @@ fn open() -> Result<OpenedEngine> {
     }
     log::write(Module::Runtime, Level::Info, || engine.describe());
     warn_of_cut_list(&engine);
+    warn_of_schedule(settings);
     if settings.verbose {
         // One write for the line and its end, since processes may share a terminal. If it cannot be written,
         // it is lost and nothing else happens.
@@ -156,6 +157,15 @@ fn warn_of_cut_list(engine: &OpenedEngine) {
         log::write(Module::Runtime, Level::Warning, || {
             format!("{VISIBLE} is '{list}': only '{taken}' of it makes sense here")
         });
+    }
+}
+
+/// A GPU keeps to no schedule: who asked for one must know.
+fn warn_of_schedule(settings: &Settings) {
+    let (backend, schedule) = (settings.options.backend, settings.options.schedule);
+    if let Some(order) = schedule.filter(|_| backend != ferry::BackendName::Host) {
+        let line = format!("ferry: FERRY_SCHEDULE={order} has no effect on the {backend} backend\n");
+        log::print(libc::STDERR_FILENO, line.as_bytes());
     }
 }
 

@@ -12,6 +12,7 @@ use crate::cuda::{
     descriptors::late_bound::LateBoundCopy,
     descriptors::queue_memory::DeviceDescriptors,
     order::backlog::HostPart,
+    order::gpu_clock::GpuClock,
     order::host_work,
     order::lane::Lane,
     order::progress::StreamProgress,
@@ -35,6 +36,8 @@ pub struct Gpu {
     pub device: Arc<Device>,
     /// Polls points.
     pub watcher: Arc<Watcher>,
+    /// The clock of the GPU, which devices of one GPU share.
+    pub clock: Arc<GpuClock>,
     /// What copies through descriptors share.
     pub descriptors: Arc<DeviceDescriptors>,
     /// Moves pageable memory.
@@ -75,7 +78,8 @@ impl OpQueue {
     /// A queue over a stream. Its next op has the ticket after `last`.
     pub fn over(gpu: &Arc<Gpu>, stream: Arc<Stream>, status: Arc<Status>, last: Ticket) -> OpQueue {
         let descriptors = DescriptorCopies::new(gpu.descriptors.clone());
-        let progress = StreamProgress::new(stream, status, gpu.watcher.clone(), descriptors.clone());
+        let (watcher, clock) = (gpu.watcher.clone(), gpu.clock.clone());
+        let progress = StreamProgress::new(stream, status, watcher, clock, descriptors.clone());
         let lane = Lane::new(progress, descriptors.clone(), last);
         let coalescer = Coalescer::new(lane.clone(), descriptors, gpu.sender.clone());
         OpQueue { gpu: gpu.clone(), lane, coalescer }

@@ -33,14 +33,14 @@ use ferry_core::{
     Origin, Queue, QueueOptions, Request, Result, SegmentSink, Shared, Sharing, Status, sync::Arc,
 };
 use memory::{Memory, Quota};
-use order::watcher::Watcher;
+use order::{gpu_clock::GpuClock, watcher::Watcher};
 use queue::CudaQueue;
 use shared::{
     preload::Preload,
     queue::{SharedQueue, SharingDevice},
 };
 use staging::{Staging, StagingPool};
-use std::sync::OnceLock;
+use std::{collections::HashMap, sync::OnceLock};
 use stream::list_sink::ListSink;
 pub use stream::settings;
 use stream::{Stream, StreamKind, device::Device, settings::Settings};
@@ -69,6 +69,8 @@ pub struct Cuda {
     devices: Vec<OnceLock<Arc<SharingDevice>>>,
     pool: Arc<Pool>,
     watcher: Arc<Watcher>,
+    /// The clock of each device's GPU.
+    clocks: Vec<Arc<GpuClock>>,
     sync: Arc<ImplicitSync>,
     preload: Arc<Preload>,
     settings: Settings,
@@ -90,6 +92,12 @@ impl CudaOptions {
     }
 }
 
+/// One clock for each GPU: devices that share it share the clock.
+fn clocks(ordinals: &[u32]) -> Vec<Arc<GpuClock>> {
+    let mut of_gpus: HashMap<u32, Arc<GpuClock>> = HashMap::new();
+    ordinals.iter().map(|ordinal| of_gpus.entry(*ordinal).or_default().clone()).collect()
+}
+
 impl Cuda {
     /// Loads the driver and counts the GPUs. `Unsupported`, with the reason, where there is none.
     pub fn open(options: &CudaOptions) -> Result<Arc<dyn Backend>> {
@@ -104,6 +112,7 @@ impl Cuda {
         };
         let quotas = ordinals.iter().zip(&numbers).map(quota).collect();
         let devices = ordinals.iter().map(|_| OnceLock::new()).collect();
+        let clocks = clocks(&ordinals);
         let (contexts, sync) = (Arc::new(Contexts::new(driver, ordinals)), Arc::default());
         Ok(Arc::new(Cuda {
             memory: Memory::new(&contexts, &sync, quotas, options.usage.clone()),
@@ -111,6 +120,7 @@ impl Cuda {
             devices,
             pool: Pool::new("ferry-cuda"),
             watcher: Arc::default(),
+            clocks,
             sync,
             preload: Arc::default(),
             settings: options.settings.clone(),
@@ -128,6 +138,7 @@ impl Cuda {
         let gpu = Arc::new(Gpu {
             id,
             watcher: self.watcher.clone(),
+            clock: self.clocks[id as usize].clone(),
             descriptors: DeviceDescriptors::new(device.clone()),
             staging: Staging::new(buffers, pinned),
             sender: Arc::default(),

@@ -8,16 +8,19 @@
 //!
 //! Arrows: the engine knows teams (`team.rs`), and a lane only as a [`RunQueue`].
 
-use super::team::{OpenTeams, Team};
+use super::{
+    pacer::Pacer,
+    team::{MIN_TEAM_BYTES, OpenTeams, Team, TeamPortions},
+};
 #[cfg(not(loom))]
 use crate::os::threads::IDLE;
 use crate::{
     litter::Litter,
-    os::{fork::ForkMark, threads::spawn},
+    os::{fork::ForkMark, page::SMALLEST_PAGE, threads::spawn},
     pool::{Job, Pool, no_thread},
 };
 use ferry_core::{
-    Result,
+    Pieces, Result,
     sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, spin_loop},
 };
 use std::{
@@ -75,6 +78,10 @@ pub struct Engine {
     litter: Arc<Litter>,
     #[cfg(loom)]
     ends_when_idle: bool,
+    /// Decides when work runs, where a schedule was asked for.
+    pub(super) pacer: Option<Arc<Pacer>>,
+    /// Copies in one piece that are smaller than this are not cut.
+    pub(super) min_team: usize,
     /// Tells the process that has the workers from its children.
     pub(super) fork: ForkMark,
     /// Keeps the memory that lanes work on.
@@ -118,6 +125,13 @@ impl Engine {
         Arc::new(Engine::bare(memory, cpus))
     }
 
+    /// As `new`, where `pacer` decides when work runs. What is drawn is run by one worker, so that it is the
+    /// same each time.
+    pub fn paced(memory: Arc<dyn Any + Send + Sync>, cpus: usize, pacer: Arc<Pacer>) -> Arc<Engine> {
+        let (cpus, min_team) = if pacer.shuffles() { (1, SMALLEST_PAGE + 1) } else { (cpus, MIN_TEAM_BYTES) };
+        Arc::new(Engine { pacer: Some(pacer), min_team, ..Engine::bare(memory, cpus) })
+    }
+
     /// An engine with one worker, which the model has to run; it may be one that ends when it finds nothing
     /// to do.
     #[cfg(all(test, loom))]
@@ -144,6 +158,8 @@ impl Engine {
             litter: Arc::default(),
             #[cfg(loom)]
             ends_when_idle: false,
+            pacer: None,
+            min_team: MIN_TEAM_BYTES,
             fork: ForkMark::new(),
             _memory: memory,
         }
@@ -238,6 +254,14 @@ impl Engine {
     /// CPUs of this machine that the process may use.
     pub fn cpus(&self) -> usize {
         self.cpus
+    }
+
+    /// How a copy is cut for a team; `None` if it is done by one thread, in order.
+    pub fn cut(&self, pieces: Pieces) -> Option<TeamPortions> {
+        match &self.pacer {
+            Some(pacer) if pacer.shuffles() => Team::shuffled(pieces, |end| pacer.draw(end)),
+            _ => Team::portions(pieces, self.cpus),
+        }
     }
 
     /// Has others help with this copy from here on.
@@ -376,7 +400,13 @@ impl Engine {
     }
 
     fn pop_lane(&self, ready: &mut Ready) -> Option<Arc<dyn RunQueue>> {
-        let lane = ready.lanes.pop_front();
+        let lane = match &self.pacer {
+            Some(pacer) if pacer.shuffles() && ready.lanes.len() > 1 => {
+                let drawn = pacer.draw(ready.lanes.len());
+                ready.lanes.remove(drawn)
+            }
+            _ => ready.lanes.pop_front(),
+        };
         self.waiting.store(ready.lanes.len(), Ordering::Relaxed);
         lane
     }

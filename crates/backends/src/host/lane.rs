@@ -12,6 +12,7 @@
 mod abort;
 mod call;
 mod fence;
+mod pace;
 mod queue;
 mod waiters;
 
@@ -25,6 +26,7 @@ use ferry_core::{
     fence::{survives, tell},
     sync::{Arc, AtomicU64, CachePadded, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
+use pace::LanePace;
 pub use queue::LaneQueue;
 use std::{collections::VecDeque, mem, ptr, time::Instant};
 use waiters::{NONE, Waiters};
@@ -44,6 +46,8 @@ pub struct Lane {
     status: Arc<Status>,
     /// Only threads that wait run this lane: workers are not told of it.
     waited: bool,
+    /// What keeps work back, where a schedule was asked for.
+    pace: Option<LanePace>,
     /// The submitter writes this and the next, while the owner reads the others for every task: each is on
     /// cache lines of its own, against false sharing.
     state: CachePadded<Mutex<LaneState>>,
@@ -121,10 +125,12 @@ enum Quantum {
 impl Lane {
     /// A lane without work. If it is `waited` for by every submitter, only those run it.
     pub fn new(engine: Arc<Engine>, status: Arc<Status>, waited: bool) -> Arc<Lane> {
-        Arc::new(Lane {
+        let pace = engine.pacer.clone().filter(|_| !waited).map(LanePace::new);
+        let lane = Arc::new(Lane {
             engine,
             status,
             waited,
+            pace,
             state: CachePadded(Mutex::new(LaneState::default())),
             submitted: CachePadded(AtomicU64::new(0)),
             signs: CachePadded(Signs {
@@ -134,7 +140,12 @@ impl Lane {
             }),
             wake: Condvar::new(),
             aborted: Mutex::default(),
-        })
+        });
+        if let Some(pace) = &lane.pace {
+            let weak = Arc::downgrade(&lane);
+            pace.pacer.add(weak);
+        }
+        lane
     }
 
     /// What tells this lane from others.
@@ -148,7 +159,9 @@ impl Lane {
         let ticket = self.submitted.load(Ordering::Relaxed) + 1;
         state.work.push_back(make(ticket));
         self.submitted.store(ticket, Ordering::Release);
-        if state.phase == Phase::Idle {
+        if self.pace.is_some() {
+            self.push_paced(state, ticket);
+        } else if state.phase == Phase::Idle {
             self.make_ready(state);
         }
         ticket
@@ -156,7 +169,7 @@ impl Lane {
 
     /// Runs the lane as a waiting thread. Returns whether it could be taken.
     fn help(self: &Arc<Self>, ticket: Ticket, deadline: Option<Instant>) -> bool {
-        let hand = self.claim();
+        let hand = if self.takes_helpers() { self.claim() } else { None };
         let taken = hand.is_some();
         if let Some(hand) = hand {
             self.run(hand, Quantum::Helper { ticket, deadline });
@@ -178,7 +191,7 @@ impl Lane {
 
     fn claim(&self) -> Option<VecDeque<Task>> {
         let mut state = lock(&self.state);
-        if state.phase != Phase::Ready {
+        if state.phase != Phase::Ready || !self.is_due() {
             return None;
         }
         state.phase = Phase::Running;
@@ -283,7 +296,7 @@ impl Lane {
         let mut state = lock(&self.state);
         state.spare = if empty.capacity() <= MAX_SPARE_CAPACITY { empty } else { VecDeque::new() };
         state.phase = if state.work.is_empty() { Phase::Idle } else { Phase::Ready };
-        if matches!(turn, Quantum::Worker { .. }) {
+        if matches!(turn, Quantum::Worker { .. }) && self.pace.is_none() {
             state.watched = true;
             drop(state);
             self.engine.linger(|| self.submitted.load(Ordering::Relaxed) > self.status.passed());
@@ -295,7 +308,7 @@ impl Lane {
                 return None;
             }
         }
-        if state.phase != Phase::Ready {
+        if state.phase != Phase::Ready || !self.is_due() {
             return None;
         }
         state.phase = Phase::Running;
@@ -351,8 +364,11 @@ impl Lane {
         }
         state.phase = Phase::Blocked;
         drop(state);
-        let lane = self.clone();
-        fence.when_done(Box::new(move || lane.resume()));
+        let (lane, is_over) = (self.clone(), self.pace_block(&fence));
+        fence.when_done(Box::new(move || {
+            is_over();
+            lane.resume();
+        }));
         None
     }
 
@@ -371,9 +387,10 @@ impl Lane {
         if self.waited && state.waiting.has_sleepers() {
             self.wake.notify_all();
         }
-        let told = self.waited || state.watched;
+        let told = self.waited || state.watched || !self.is_due();
         drop(state);
         if !told {
+            self.pace.iter().for_each(|pace| pace.pacer.tell());
             self.engine.ready(self.clone());
         }
     }
@@ -392,8 +409,14 @@ impl Lane {
 
 impl RunQueue for Lane {
     fn run_as_worker(self: Arc<Self>) {
-        if let Some(hand) = self.claim() {
-            self.run(hand, Quantum::Worker { moved: 0 });
+        let run = || {
+            if let Some(hand) = self.claim() {
+                self.run(hand, Quantum::Worker { moved: 0 });
+            }
+        };
+        match &self.pace {
+            None => run(),
+            Some(pace) => pace.pacer.serve(run),
         }
     }
 }
@@ -407,12 +430,14 @@ impl Quantum {
 
     fn is_over(&mut self, lane: &Lane) -> bool {
         match self {
+            Quantum::Worker { .. } if lane.has_paused() => true,
             Quantum::Worker { moved } if *moved < WORKER_QUANTUM => false,
             Quantum::Worker { moved } => {
                 *moved = 0;
                 lane.engine.has_ready()
             }
             Quantum::Helper { ticket, deadline } => {
+                lane.pace.iter().for_each(|pace| pace.pacer.count_step());
                 lane.status.passed() >= *ticket || deadline.is_some_and(|deadline| Instant::now() >= deadline)
             }
         }

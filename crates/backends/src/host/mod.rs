@@ -3,16 +3,19 @@
 //!
 //! Memory: a `region` for each device and one for page-locked memory, of which blocks are allocated;
 //! `budget` shares a device's memory with other processes. Work: a `lane` for each stream, a list of
-//! `task`s that workers of the `engine` run, or threads that wait; large copies are shared by a `team`.
+//! `task`s that workers of the `engine` run, or threads that wait; large copies are shared by a `team`. Where
+//! a `schedule` is asked for, a `pacer` decides when.
 //!
 //! What it does not do: check anything that the core has checked, and talk to the operating system, which
-//! is `os/`. Arrows: lane -> task -> engine -> team, and region -> budget; this module, which implements
-//! the core's `Backend`, knows all of them, and none knows it.
+//! is `os/`. Arrows: lane -> task -> engine -> team, pacer -> schedule, and region -> budget; this module,
+//! which implements the core's `Backend`, knows all of them, and none knows it.
 
 mod budget;
 mod engine;
 mod lane;
+mod pacer;
 mod region;
+pub mod schedule;
 mod task;
 mod team;
 
@@ -20,7 +23,9 @@ use crate::{
     os::{
         fault,
         machine::half_of_memory,
-        mapping, probe,
+        mapping,
+        page::page_size,
+        probe,
         ranges::{HostPages, Imports, PageLocks, Reservations},
     },
     unallocated,
@@ -33,8 +38,10 @@ use ferry_core::{
     QueueOptions, Request, Result, Shared, Sharing, Status, sync::Arc, table::GRANULE,
 };
 use lane::{Lane, LaneQueue};
+use pacer::Pacer;
 use region::{MappingSize, Region};
-use std::path::PathBuf;
+use schedule::Schedule;
+use std::{fmt::Debug, ops::Range, path::PathBuf};
 
 /// How many devices there are, and how large.
 #[derive(Clone, Debug)]
@@ -49,6 +56,22 @@ pub struct HostOptions {
     pub is_unified: bool,
     /// Where other processes read what this one has.
     pub usage: Option<Arc<Usage>>,
+    /// Who watches what the program does in page-locked memory, which then has two views.
+    pub views: Option<Arc<dyn ViewWatch>>,
+    /// The order in which work runs; `None` is as soon as a thread is free.
+    pub schedule: Option<Schedule>,
+}
+
+/// Is told of memory that is mapped twice: for the program and for the engine.
+pub trait ViewWatch: Debug + Send + Sync {
+    /// The program's view `user` is there, of which the engine's begins at `at`.
+    fn viewed(&self, user: Range<usize>, at: usize);
+
+    /// The program's view is about to end.
+    fn gone(&self, user: Range<usize>);
+
+    /// Maps whole pages of the program's own memory twice, if they can be; says the engine's address.
+    fn double(&self, user: Range<usize>) -> Option<usize>;
 }
 
 /// The host backend.
@@ -56,6 +79,7 @@ pub struct Host {
     regions: Arc<Regions>,
     engine: Arc<Engine>,
     is_unified: bool,
+    views: Option<Arc<dyn ViewWatch>>,
 }
 
 struct Regions {
@@ -92,11 +116,11 @@ impl Host {
 
     fn new(options: HostOptions) -> Result<Host> {
         fault::install();
-        // Each device has two mappings, page-locked memory one; half of what the process may map stays the
-        // program's.
-        let most = mapping::address_limit() / 2 / (2 * options.devices.len() + 1);
+        // Each device has two mappings, page-locked memory one or two; half of what the process may map stays
+        // the program's.
+        let most = mapping::address_limit() / 2 / (2 * options.devices.len() + 2);
         let devices = devices(&options, most)?;
-        let page_locked = Region::page_locked(2 * half_of_memory(), MappingSize::up_to(most))?;
+        let page_locked = page_locked(options.views.as_deref(), MappingSize::up_to(most))?;
         let regions = Arc::new(Regions {
             devices,
             page_locked,
@@ -107,9 +131,12 @@ impl Host {
             usage: options.usage,
         });
         let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
-        let engine = Engine::new(regions.clone(), cpus);
+        let engine = match options.schedule {
+            None => Engine::new(regions.clone(), cpus),
+            Some(schedule) => Engine::paced(regions.clone(), cpus, Pacer::new(schedule)),
+        };
         engine.fork.set().map_err(|why| Kind::Device.because(format!("a page of memory: {why}")))?;
-        Ok(Host { engine, regions, is_unified: options.is_unified })
+        Ok(Host { engine, regions, is_unified: options.is_unified, views: options.views })
     }
 
     fn region(&self, home: Home) -> Result<&Region> {
@@ -128,6 +155,7 @@ impl Drop for Host {
             // It has no device memory, and what it has at those addresses is its own: nothing is unmapped.
             return std::mem::forget(self.regions.clone());
         }
+        self.engine.pacer.iter().for_each(|pacer| pacer.let_all_go());
         self.engine.close();
     }
 }
@@ -164,6 +192,7 @@ impl Backend for Host {
         match block.origin {
             Origin::Allocated => self.region(block.home)?.free(block),
             Origin::Registered if self.regions.host_pages.take(block.base).is_some() => {}
+            Origin::Registered if block.base != block.at && forget_doubled(block) => {}
             Origin::Registered => self.regions.page_locks.remove(block.base, block.len),
             _ => self.regions.imports.remove(block.base),
         }
@@ -180,8 +209,13 @@ impl Backend for Host {
 
     fn register(&self, base: usize, len: usize) -> Result<Block> {
         self.engine.fork.is_no_child()?;
-        self.regions.page_locks.add(base, len);
-        Ok(Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered })
+        let user = whole_pages(base, len);
+        let doubled = self.views.as_ref().and_then(|views| views.double(user.clone()));
+        let at = doubled.map_or(base, |at| at + (base - user.start));
+        if at == base {
+            self.regions.page_locks.add(base, len);
+        }
+        Ok(Block { base, len, home: Home::Host, at, page: GRANULE, origin: Origin::Registered })
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
@@ -254,6 +288,28 @@ impl Sharing for Host {
     }
 }
 
+/// The pages that a range lies in.
+fn whole_pages(base: usize, len: usize) -> Range<usize> {
+    base / page_size() * page_size()..(base + len).next_multiple_of(page_size())
+}
+
+/// Gives the engine's view of registered memory back, if it has one of its own.
+fn forget_doubled(block: &Block) -> bool {
+    #[cfg(not(loom))]
+    return crate::os::trap::doubled::forget(whole_pages(block.base, block.len).start);
+    #[cfg(loom)]
+    return block.len == 0;
+}
+
+/// Page-locked memory, with a view for the program alone if somebody watches that.
+fn page_locked(views: Option<&dyn ViewWatch>, span: MappingSize) -> Result<Region> {
+    let Some(views) = views else { return Region::page_locked(2 * half_of_memory(), span) };
+    let region = Region::page_locked_twice(2 * half_of_memory(), span)?;
+    let (user, at) = region.views();
+    views.viewed(user, at);
+    Ok(region)
+}
+
 /// Devices as large as was asked for, or as the first process that shares them asked for, or an error.
 /// Without a request they are as large as possible.
 fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
@@ -314,6 +370,8 @@ mod tests {
             shared: None,
             is_unified: false,
             usage: None,
+            views: None,
+            schedule: None,
         };
         let regions = |host: &Host| (host.regions.devices[1].base(), host.regions.page_locked.base());
         let host = Host::new(options).expect("two small devices");
@@ -344,6 +402,8 @@ mod tests {
             shared: None,
             is_unified: true,
             usage: None,
+            views: None,
+            schedule: None,
         };
         let host = Host::new(options).expect("a small board");
         let block = host.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");

@@ -20,6 +20,7 @@ use ferry_core::{Block, Error, Home, Kind, Origin, Request, Result, Shared, tabl
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     io,
+    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -95,6 +96,18 @@ impl Region {
         })
     }
 
+    /// As [`page_locked`](Self::page_locked), but the engine has a view of its own: what the program does in
+    /// its view can be watched.
+    pub fn page_locked_twice(capacity: usize, span: MappingSize) -> Result<Region> {
+        span.shrinking(capacity, |len| {
+            let (bytes, _) = Mapping::shared("ferry:page-locked", len)?;
+            let user = bytes.again("page-locked memory")?;
+            bytes.advise(0, len, libc::MADV_DONTFORK);
+            bytes.advise(0, len, libc::MADV_DONTDUMP);
+            Ok(Region::new(Home::Host, user, Some(bytes), None, capacity))
+        })
+    }
+
     fn new(home: Home, user: Mapping, bytes: Option<Mapping>, file: Option<Kept>, capacity: usize) -> Region {
         let (edge, len) = (edge(), user.len());
         let mut space = FreeRanges { open: edge, ..FreeRanges::default() };
@@ -127,6 +140,12 @@ impl Region {
     /// What the region is called in messages.
     pub fn name(&self) -> String {
         crate::unallocated::name(self.home)
+    }
+
+    /// The user's view, and where the engine's begins.
+    pub fn views(&self) -> (Range<usize>, usize) {
+        let start = self.base() + edge();
+        (start..self.base() + self.user.len() - edge(), self.engine().addr() + edge())
     }
 
     /// The first of the user's addresses.
@@ -211,8 +230,8 @@ impl Region {
     pub fn free(&self, block: &Block) {
         let (offset, bytes) = (block.base - self.base(), block.len.next_multiple_of(block.page));
         match self.home {
-            Home::Device(_) => self.punch(offset, bytes),
-            Home::Host => self.unlock(offset, bytes),
+            Home::Host if self.bytes.is_none() => self.unlock(offset, bytes),
+            _ => self.punch(offset, bytes),
         }
         let mut space = self.space();
         space.used -= bytes;
@@ -274,7 +293,10 @@ impl Region {
         }
         let generous = end.max(space.open * 2).next_multiple_of(OPEN_STEP).min(self.user.len() - edge());
         // Limits on memory may forbid the larger step and grant the smaller one.
-        let opened = [generous, end].into_iter().find(|to| self.engine().open(space.open, *to));
+        let opened = [generous, end].into_iter().find(|to| {
+            let is_users = self.home == Home::Host && self.bytes.is_some();
+            self.engine().open(space.open, *to) && (!is_users || self.user.open(space.open, *to))
+        });
         space.open = opened.ok_or_else(|| {
             let why = io::Error::last_os_error();
             Kind::OutOfMemory.because(format!(

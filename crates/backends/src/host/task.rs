@@ -3,7 +3,7 @@
 
 use super::{
     engine::{Engine, OwnedTeam},
-    team::{MIN_TEAM_BYTES, Team, TeamCopy},
+    team::{Team, TeamCopy},
 };
 use crate::bytes::{
     copy::{self, Cursor},
@@ -206,21 +206,28 @@ impl Task {
     fn form_team(&mut self, engine: &Arc<Engine>, lane: usize) {
         let cpus = engine.cpus();
         let (pieces, portions) = match self {
-            Task::Linear { dst, src, len, done: 0 } if *len >= MIN_TEAM_BYTES => {
+            Task::Linear { dst, src, len, done: 0 } if *len >= engine.min_team => {
                 let rows = Rows::linear(*dst, *src, *len);
-                let Some(portions) = Team::portions(Pieces::Rows(slice::from_ref(&rows)), cpus) else {
-                    return;
-                };
+                let Some(portions) = engine.cut(Pieces::Rows(slice::from_ref(&rows))) else { return };
                 (TeamCopy::One(rows), portions)
             }
             Task::Rows(rows) if rows.1 == Cursor::default() && !rows.0.is_ordered() => {
-                let Some(portions) = Team::portions(rows.0.pieces(), cpus) else { return };
+                let Some(portions) = engine.cut(rows.0.pieces()) else { return };
                 let Task::Rows(rows) = mem::replace(self, Task::Nothing) else { unreachable!("just seen") };
                 (TeamCopy::Plan(rows.0), portions)
             }
             _ => return,
         };
         *self = Task::Team(engine.open_team(Team::new(pieces, portions, lane, cpus)));
+    }
+
+    /// Whether it runs a function of the user's, at once or when fences are done.
+    pub fn is_function(&self) -> bool {
+        match self {
+            Task::Call(_) => true,
+            Task::After(after) => after.1.is_function(),
+            _ => false,
+        }
     }
 
     /// Whether it may hold something of the user's, with destructors that do what they like.

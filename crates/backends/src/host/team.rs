@@ -85,6 +85,27 @@ impl Team {
         Some(cut(pieces, size)).filter(|portions| portions.len() > 1).map(TeamPortions)
     }
 
+    /// All pieces of a copy, and parts of large ones, in an order that is drawn; `None` if there is only one.
+    pub fn shuffled(pieces: Pieces, draw: impl Fn(usize) -> usize) -> Option<TeamPortions> {
+        let size = SMALLEST_PAGE << draw(8);
+        let mut portions = Vec::new();
+        for (index, rows) in pieces.iter().enumerate() {
+            if cost(&rows) <= size || spans_intersect(&rows) {
+                portions.push(Portion::Pieces(index..index + 1));
+            } else {
+                portions::cut(
+                    &rows,
+                    size,
+                    ROW_COST,
+                    |rows| rows.dst,
+                    |part| portions.push(Portion::Part(part)),
+                );
+            }
+        }
+        (1..portions.len()).rev().for_each(|last| portions.swap(last, draw(last + 1)));
+        Some(portions).filter(|portions| portions.len() > 1).map(TeamPortions)
+    }
+
     /// A team with its first member.
     pub fn new(whole: TeamCopy, portions: TeamPortions, lane: usize, cpus: usize) -> Team {
         let (members, next, finished) = (AtomicUsize::new(1), AtomicUsize::new(0), AtomicUsize::new(0));
@@ -317,6 +338,29 @@ mod tests {
         }
         assert_eq!(cut(Pieces::Rows(&[overlapping]), 4096), [Portion::Pieces(0..1)], "never cut");
         assert!(cut(Pieces::Rows(&many), 4096).len() > 8, "gathered, not all at once");
+    }
+
+    #[test]
+    fn shuffled_portions_are_the_plan_in_another_order() {
+        let matrix = Rows { dst: 1 << 20, dst_pitch: 40, src: 5, src_pitch: 33, width: 33, height: 700 };
+        let overlapping = Rows::linear(5 << 20, (5 << 20) + 100, 20_000);
+        let plan = [matrix, overlapping, Rows::linear(7 << 20, 8 << 20, 100_000), Rows::linear(3, 9, 3)];
+        let smallest_then = |others: usize| {
+            let first = std::cell::Cell::new(true);
+            move |end: usize| if first.take() { 0 } else { others % end }
+        };
+        let orders = [0, 1].map(|others| {
+            let portions = Team::shuffled(Pieces::Rows(&plan), smallest_then(others)).expect("several").0;
+            let mut all = of_portions(&plan, &portions);
+            all.sort_unstable();
+            let mut want = bytes(&plan);
+            want.sort_unstable();
+            assert_eq!(all, want, "each byte once");
+            assert!(portions.contains(&Portion::Pieces(1..2)), "overlapping ends are never cut");
+            portions
+        });
+        assert_ne!(orders[0], orders[1]);
+        assert!(Team::shuffled(Pieces::Rows(&[Rows::linear(3, 9, 3)]), |_| 0).is_none());
     }
 
     #[test]

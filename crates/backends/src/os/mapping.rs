@@ -64,6 +64,18 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// The same memory at other addresses too, without access rights as long as this has none. This is shared
+    /// memory.
+    pub fn again(&self, name: &str) -> Result<Mapping> {
+        // SAFETY: nothing is taken away from this mapping, since its length is 0 here; the kernel chooses the
+        // address.
+        let addr = unsafe { libc::mremap(self.part(0), 0, self.len, libc::MREMAP_MAYMOVE) };
+        if addr == libc::MAP_FAILED {
+            return Err(system(&format!("reserving {} bytes of addresses for {name}", self.len)));
+        }
+        Ok(Mapping { addr: addr as usize, len: self.len })
+    }
+
     /// Has pages that are yet to be touched come from a memory node, where the system allows the choice and
     /// there is room.
     pub fn prefer_node(&self, node: u32) {

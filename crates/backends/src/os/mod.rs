@@ -26,3 +26,5 @@ pub mod refusal;
 pub mod shared_table;
 #[doc(hidden)]
 pub mod threads;
+#[cfg(not(loom))]
+pub mod trap;

@@ -19,6 +19,8 @@ fn host() -> Runtime {
         shared: None,
         is_unified: false,
         usage: None,
+        views: None,
+        schedule: None,
     };
     Runtime::new(Host::open(options).expect("a host"), Vec::new())
 }

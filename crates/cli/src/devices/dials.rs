@@ -1,4 +1,5 @@
-//! Quirks and limits that are set in the environment. The library has opened with them, so they make sense.
+//! Quirks, limits, schedules and faults that are set in the environment. The library has opened with them, so
+//! they make sense.
 
 /// The page that documents every variable, with a table of the quirks.
 const PAGE: &str = include_str!("../../../../docs/ENVIRONMENT.md");
@@ -6,6 +7,9 @@ const PAGE: &str = include_str!("../../../../docs/ENVIRONMENT.md");
 /// Variables that limit something.
 const LIMITS: [&str; 4] =
     ["FERRY_BATCH_LIMIT", "FERRY_LIMIT_HOST_BYTES", "FERRY_LIMIT_REGISTER_ALIGN", "FERRY_LIMIT_STREAMS"];
+
+/// Variables that decide when work runs and what fails.
+const CHANCES: [&str; 3] = ["FERRY_SCHEDULE", "FERRY_SEED", "FERRY_FAULT"];
 
 /// The quirks that `FERRY_QUIRKS` names, each with what it does.
 pub fn quirks() -> Vec<(&'static str, &'static str)> {
@@ -30,7 +34,16 @@ fn table() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// The limits that are set, with their values.
 pub fn limits() -> Vec<(&'static str, String)> {
-    LIMITS.into_iter().filter_map(|name| Some((name, std::env::var(name).ok()?))).collect()
+    set(&LIMITS)
+}
+
+/// The schedule, its seed and the faults, as far as they are set, with their values.
+pub fn chances() -> Vec<(&'static str, String)> {
+    set(&CHANCES)
+}
+
+fn set(names: &[&'static str]) -> Vec<(&'static str, String)> {
+    names.iter().filter_map(|name| Some((*name, std::env::var(name).ok()?))).collect()
 }
 
 #[cfg(test)]

@@ -512,7 +512,7 @@ impl Graph {
 /// Has a stream of the graph's own run the ops that the group has when the stream comes there.
 fn submit_group(stream: &Arc<Stream>, group: Arc<OpGroup>) -> Result<()> {
     let (state, ticket) = (stream.state.clone(), stream.newest() + 1);
-    let run = move || {
+    let run = move |_| {
         let is_dropped = || state.status.is_dropped(ticket);
         if let Err(error) = group.run(is_dropped)
             && !is_dropped()
@@ -520,5 +520,5 @@ fn submit_group(stream: &Arc<Stream>, group: Arc<OpGroup>) -> Result<()> {
             state.status.fail_at(ticket, error);
         }
     };
-    stream.call(run).map(drop)
+    stream.call_internal(run).map(drop)
 }

@@ -239,9 +239,9 @@ fn an_abort_ends_the_branches_before_the_stream_goes_on() {
     let log = site.log.lock().unwrap().clone();
     // The first branch's own stream, the second one's with a wait and two copies, the launching one's wait.
     let want = [
-        ["abort of 0 ops", "joined 1.0 Wait"],
-        ["abort of 3 ops", "joined 3.3 Wait"],
-        ["abort of 1 ops", "joined 0.1 Wait"],
+        ["abort of 0 ops", "joined 1.0 Abort"],
+        ["abort of 3 ops", "joined 3.3 Abort"],
+        ["abort of 1 ops", "joined 0.1 Abort"],
     ];
     assert_eq!(log, want.concat());
     site.stream.status().pass(1);

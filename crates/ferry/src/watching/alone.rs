@@ -7,6 +7,7 @@
 use ferry_watch::{
     Fact, FactReader, FactSource,
     buffers::{Buffers, Wanted},
+    check::CheckFinding,
     collector::Collector,
     symbols::Symbols,
     trace::{TraceLimits, TraceSummary, Tracer},
@@ -82,6 +83,11 @@ impl TraceReader {
     /// One that keeps so much.
     pub fn new(limits: TraceLimits) -> TraceReader {
         TraceReader { tracer: Tracer::new(limits), symbols: Symbols::default() }
+    }
+
+    /// Adds what a checker has found in the same facts. To be called when it has them all.
+    pub fn add_findings(&mut self, findings: &[&CheckFinding]) {
+        self.tracer.add_findings(findings);
     }
 
     /// Writes the trace into a folder.

@@ -127,9 +127,14 @@ fn pieces(op: &Op) -> Vec<Piece> {
 
 /// Reads memory of this process that may be gone.
 fn read(at: u64, to: &mut [u8]) -> bool {
+    read_up_to(at, to) == to.len()
+}
+
+/// Reads memory of this process up to where there is none, and says how many bytes.
+pub(super) fn read_up_to(at: u64, to: &mut [u8]) -> usize {
     let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let remote = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: to.len() };
     // SAFETY: it writes `to` and nothing else, whatever lies at the other address.
     let moved = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-    moved == to.len() as isize
+    usize::try_from(moved).unwrap_or(0)
 }

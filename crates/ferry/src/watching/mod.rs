@@ -8,6 +8,7 @@
 //! Arrows: this folder knows the core's observers and the crate of facts, and of this crate its options
 //! alone.
 
+mod accesses;
 pub mod alone;
 mod contents;
 mod translate;
@@ -15,6 +16,7 @@ mod translate;
 use crate::{BackendName, Options};
 use alone::OwnFile;
 use contents::ContentReader;
+use ferry_backends::host::ViewWatch;
 use ferry_core::{
     Block, DeviceEngine, DeviceTime, Error, Fate, JoinKind, Linear, Observer, Point, Seen, Stream,
     observe::TaskId as EngineTask,
@@ -94,19 +96,23 @@ pub fn stream_number(stream: &Stream) -> u32 {
     stream.id() as u32
 }
 
+/// What watches the program's views of host memory, if that is wanted and can be done.
+pub(crate) fn views() -> Option<Arc<dyn ViewWatch>> {
+    accesses::open(writer()?).map(|all| all.clone() as Arc<dyn ViewWatch>)
+}
+
 /// What watches an engine of this process, if the process is watched.
-pub(crate) fn observer(backend: BackendName) -> Option<Arc<dyn Observer>> {
+pub(crate) fn observers(backend: BackendName) -> Vec<Arc<dyn Observer>> {
     static ENGINES: AtomicU32 = AtomicU32::new(0);
-    let writer = writer()?;
-    let engine = ENGINES.fetch_add(1, Ordering::Relaxed);
-    let contents = ContentReader::new(writer, backend == BackendName::Host);
-    Some(Arc::new(EngineWatcher {
-        writer,
-        first_stream: engine * STREAMS_OF_AN_ENGINE,
-        start: Sample::now(),
-        contents,
-        devices: Mutex::default(),
-    }))
+    let Some(writer) = writer() else { return Vec::new() };
+    let first_stream = ENGINES.fetch_add(1, Ordering::Relaxed) * STREAMS_OF_AN_ENGINE;
+    let is_host = backend == BackendName::Host;
+    let (contents, start) = (ContentReader::new(writer, is_host), Sample::now());
+    let watcher = EngineWatcher { writer, first_stream, start, contents, devices: Mutex::default() };
+    let accesses = is_host.then(|| accesses::open(writer)).flatten();
+    let accesses = accesses.map(|accesses| accesses.observer(first_stream));
+    let watcher: Arc<dyn Observer> = Arc::new(watcher);
+    [watcher].into_iter().chain(accesses).collect()
 }
 
 thread_local! {
@@ -152,7 +158,9 @@ impl EngineWatcher {
     fn passed_on_device(&self, first: u64, last: Point, outcome: Outcome, when: DeviceTime) {
         let DeviceTime { begin_ns, end_ns, together, engine } = when;
         let engine = if engine == DeviceEngine::Copy { 1 } else { 2 };
-        let (begin, end) = (self.device_ticks(begin_ns), self.device_ticks(end_ns));
+        // One line for both, so that they keep their order.
+        let rate = Rate::between(self.start, Sample::now());
+        let (begin, end) = (rate.ticks(begin_ns), rate.ticks(end_ns));
         let point = self.point(last);
         self.writer.passed_together(first, &Passed { point, begin, end, outcome, together, engine });
     }
@@ -160,11 +168,6 @@ impl EngineWatcher {
     fn device_of(&self, stream: u64) -> u32 {
         let devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
         devices.get(stream as usize).copied().unwrap_or_default()
-    }
-
-    /// The time of a device as that of facts.
-    fn device_ticks(&self, nanos: u64) -> u64 {
-        Rate::between(self.start, Sample::now()).ticks(nanos)
     }
 }
 
@@ -283,9 +286,10 @@ impl Observer for EngineWatcher {
             JoinKind::Wait => Join::Wait,
             JoinKind::Query => Join::Query,
             JoinKind::Function => Join::Function,
+            JoinKind::Abort => Join::Abort,
         };
         let (time, site, point) = (ticks(), site::current(), self.point(point));
-        if how == Join::Wait {
+        if matches!(how, Join::Wait | Join::Abort) {
             site::note_wait(time);
         }
         self.writer.joined(&Joined { time, point, site, how });

@@ -12,7 +12,7 @@ use ferry::{
 };
 use ferry_watch::{
     ContentHasher, Fact,
-    fact::{Awaited, End, Origin, Piece, Point, Rows, Work},
+    fact::{Awaited, CallSite, End, Origin, Piece, Point, Rows, TaskId, Work},
     recording::{Recording, flow::Content},
 };
 use program::Program;
@@ -173,6 +173,37 @@ fn what_cannot_run_is_left_out() {
     program.submit(0, 2, vec![Awaited::Outside, Awaited::Later(77)], linear(DEVICE, PINNED, 32));
     program.copy(2, DEVICE, PINNED + 8, 32);
     assert_eq!(check(&program), (32, 32));
+}
+
+/// The newest op becomes a task of graph 1.
+fn as_task(program: &mut Program, task: u32) {
+    let (_, fact) = program.facts.last_mut().expect("an op");
+    let Fact::Submitted(op) = fact else { panic!("an op comes last") };
+    op.task = Some(TaskId { graph: 1, task });
+}
+
+#[test]
+fn a_graph_whose_branch_is_not_joined_is_replayed_op_by_op() {
+    for is_joined in [true, false] {
+        let mut program = begin();
+        let (time, site) = (2_000, CallSite::default());
+        program.write(0, Fact::CaptureBegun { time, site, graph: 1, stream: 0 });
+        program.write(0, Fact::CaptureEnded { time, site, graph: 1, is_graph: true });
+        let up = program.copy(0, DEVICE, PINNED, 32);
+        as_task(&mut program, 0);
+        program.submit(0, 1, vec![Awaited::Point(up)], Work::Nothing);
+        as_task(&mut program, 1);
+        let mut last = program.copy(1, BACK, DEVICE, 32);
+        as_task(&mut program, 2);
+        if is_joined {
+            last = program.submit(0, 0, vec![Awaited::Point(last)], Work::Nothing);
+            as_task(&mut program, 3);
+        }
+        let point = Point { stream: 0, ..if is_joined { last } else { up } };
+        program.write(0, Fact::Launched { time: 3_000, site, graph: 1, point });
+        program.join(0, last);
+        assert_eq!(check(&program), (64, 64), "{is_joined}");
+    }
 }
 
 #[test]

@@ -88,6 +88,22 @@ pub fn json_string(text: &str) -> String {
     out
 }
 
+/// Texts as a list of JSON.
+pub fn json_strings<T: AsRef<str>>(all: impl IntoIterator<Item = T>) -> String {
+    json_list(all.into_iter().map(|text| json_string(text.as_ref())))
+}
+
+/// A list of what is JSON already.
+pub fn json_list(all: impl Iterator<Item = String>) -> String {
+    format!("[{}]", all.collect::<Vec<_>>().join(","))
+}
+
+/// An object; the values of its members are JSON already.
+pub fn json_object(members: &[(&str, String)]) -> String {
+    let members = members.iter().map(|(name, value)| format!("\"{name}\":{value}"));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

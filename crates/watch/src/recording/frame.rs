@@ -56,6 +56,11 @@ impl<W: Write> FrameWriter<W> {
         self.file.flush()
     }
 
+    /// The file, without what is left.
+    pub fn into_file(self) -> W {
+        self.file
+    }
+
     /// Writes what is left, and the frame that ends a file.
     pub fn finish(mut self) -> io::Result<W> {
         self.flush()?;

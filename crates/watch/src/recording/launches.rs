@@ -1,7 +1,8 @@
 //! Which ops of a recording are executions of graphs that a replay can capture and launch again.
 //!
-//! A graph qualifies if its executions are alike, each submitted by one thread, and its ops wait for nothing
-//! but each other. Ops of other graphs are replayed one by one, which delivers the same bytes.
+//! A graph qualifies if its executions are alike, each submitted by one thread, its ops wait for nothing but
+//! each other, and the launching stream comes after all of them. Ops of other graphs are replayed one by one,
+//! which delivers the same bytes.
 
 use super::limits::ReplayLimits;
 use super::model::{RecordedOp, RecordedWait, RecordedWork, Recording, StepAction};
@@ -40,6 +41,7 @@ impl Launches {
             let is_fit = threads.len() == 1
                 && launch.ops.iter().all(|op| is_whole(*op))
                 && is_closed(recording, launch)
+                && is_joined(recording, launch)
                 && is_like(recording, first, launch);
             if !is_fit {
                 unfit.insert(launch.graph);
@@ -107,6 +109,30 @@ fn is_closed(recording: &Recording, launch: &GraphLaunch) -> bool {
         let is_done = op.result.is_none_or(|result| result.outcome == Outcome::Done);
         is_simple && is_done && op.awaits.iter().all(is_waiting_inside)
     })
+}
+
+/// Whether the launching stream comes after all ops, as it does behind a graph: what a task group does may
+/// end
+/// elsewhere.
+fn is_joined(recording: &Recording, launch: &GraphLaunch) -> bool {
+    let mut open: HashSet<usize> = launch.ops.iter().copied().collect();
+    let mut before: HashMap<usize, usize> = HashMap::new();
+    let mut last: HashMap<u32, usize> = HashMap::new();
+    for op in &launch.ops {
+        let earlier = last.insert(recording.ops[*op].point.stream, *op);
+        before.extend(earlier.map(|earlier| (*op, earlier)));
+    }
+    let mut next: Vec<usize> = last.get(&launch.stream).copied().into_iter().collect();
+    while let Some(op) = next.pop() {
+        if open.remove(&op) {
+            let awaited = recording.ops[op].awaits.iter().filter_map(|wait| match wait {
+                RecordedWait::Point(point) => recording.op_at(*point),
+                _ => None,
+            });
+            next.extend(awaited.chain(before.get(&op).copied()));
+        }
+    }
+    open.is_empty()
 }
 
 /// Whether two executions do the same.

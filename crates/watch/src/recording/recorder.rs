@@ -72,6 +72,11 @@ impl<W: Write> Recorder<W> {
         self.write(FrameWriter::flush);
     }
 
+    /// Gives the file back, if it could be written so far, and writes nothing more.
+    pub fn give_up(self) -> Option<W> {
+        self.frames.map(FrameWriter::into_file)
+    }
+
     /// Ends the recording; fails if it could not be written.
     pub fn finish(self) -> io::Result<W> {
         match (self.frames, self.failure) {
@@ -381,7 +386,9 @@ impl<W: Write> Recorder<W> {
             Fact::Joined(Joined { how: Join::Function, .. }) => {}
             Fact::Joined(Joined { time, point, site, how }) => {
                 let (head, point) = (self.head(source, site, *time), self.point(process, *point));
-                self.put(&Record::Joined { head, point, how: *how });
+                // A recording ends no work before its time.
+                let how = if *how == Join::Abort { Join::Wait } else { *how };
+                self.put(&Record::Joined { head, point, how });
             }
             _ => {}
         }

@@ -139,7 +139,8 @@ fn write_call(
     let name = process.function(call.function);
     let (pid, tid) = (layer_pid(process.number, CANN, 0), thread.number);
     let begin = stamp(model, thread.process, call.begin);
-    let place = if call.caller == 0 { None } else { caller(process.number, call.caller) };
+    let place =
+        if call.caller == 0 || process.is_replaced { None } else { caller(process.number, call.caller) };
     let place = place.map_or(String::new(), |place| format!(",\"caller\":{}", json_string(&place)));
     events.put(format_args!(
         "\"name\":{},\"ph\":\"X\",\"pid\":{pid},\"tid\":{tid},\"ts\":\"{begin}\",\"dur\":{},\"args\":{{\

@@ -2,6 +2,7 @@
 //!
 //! All times are nanoseconds of the machine's monotonic clock, as in the facts. Addresses are the program's.
 
+use crate::check::CheckFinding;
 use crate::fact::{Block, Nanos, Point, Route, StreamPurpose, TaskId};
 
 /// All tables of a trace.
@@ -29,6 +30,8 @@ pub struct TraceModel {
     pub tasks: Vec<TracedTask>,
     /// Return addresses of whole stacks.
     pub stacks: Vec<TracedStack>,
+    /// What the checker has found; `None` if nobody checked.
+    pub findings: Option<Vec<TracedFinding>>,
     /// What is not in the tables above, because they were full.
     pub left_out: LeftOut,
 }
@@ -67,6 +70,9 @@ pub struct TracedProcess {
     pub functions: Vec<String>,
     /// When it ended in order, if it did.
     pub ended: Option<Nanos>,
+    /// Whether it has called exec, or its number is that of another process now: its return addresses cannot
+    /// be named any more.
+    pub is_replaced: bool,
 }
 
 impl TracedProcess {
@@ -311,6 +317,28 @@ pub struct TracedStack {
     pub frames: Vec<u64>,
 }
 
+/// A finding, and its places in the tables.
+#[derive(Clone, Debug)]
+pub struct TracedFinding {
+    /// What was found.
+    pub finding: CheckFinding,
+    /// Where it went wrong.
+    pub access: TracedSpot,
+    /// The work that it collides with.
+    pub work: TracedSpot,
+}
+
+/// Where on the timeline something stands, as far as the tables have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TracedSpot {
+    /// The index of the thread that accessed the memory or made the call.
+    pub thread: Option<u32>,
+    /// The index of the call.
+    pub call: Option<u32>,
+    /// The index of the op.
+    pub op: Option<u32>,
+}
+
 impl TraceModel {
     /// The first and the last moment of the trace.
     pub fn span(&self) -> (Nanos, Nanos) {
@@ -320,7 +348,8 @@ impl TraceModel {
         let ops = self.ops.iter().flat_map(|it| [it.submitted, it.begin, it.end]);
         let joins = self.joins.iter().map(|it| Some(it.time));
         let captures = self.captures.iter().flat_map(|it| [Some(it.begin), it.end]);
-        let all = processes.chain(calls).chain(ops).chain(joins).chain(captures).flatten();
+        let findings = self.findings.iter().flatten().map(|it| Some(it.finding.time).filter(|&at| at > 0));
+        let all = processes.chain(calls).chain(ops).chain(joins).chain(captures).chain(findings).flatten();
         let (first, last) = all.fold((Nanos::MAX, 0), |(a, b), at| (a.min(at), b.max(at)));
         if first > last { (0, 0) } else { (first, last) }
     }

@@ -7,10 +7,11 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use crate::fact::{Nanos, Origin, Route};
-use crate::page_style::json_string;
+use crate::page_style::{json_list, json_object, json_string, json_strings};
 
 use super::columns::{column, optional};
-use super::model::{TraceModel, TracedBlock, TracedCall, TracedOp, TracedPlace, TracedPoint};
+use super::finding_table;
+use super::model::{TraceModel, TracedBlock, TracedCall, TracedOp, TracedPlace, TracedPoint, TracedProcess};
 use super::names;
 
 /// All tables. `caller` names return addresses of a process.
@@ -22,15 +23,15 @@ pub fn json(model: &TraceModel, caller: &mut dyn FnMut(u32, u64) -> Option<Strin
     let mut add = |name: &str, value: String| {
         let _ = write!(text, ",\n\"{name}\":{value}");
     };
-    add("kinds", strings(names::KINDS));
-    add("states", strings(names::STATES));
+    add("kinds", json_strings(names::KINDS));
+    add("states", json_strings(names::STATES));
     add("leftOut", left_out(model));
     add("processes", tables.processes());
     add("threads", tables.threads());
     add("streams", tables.streams());
     add("captures", tables.captures());
     let (functions, calls) = tables.calls(&mut callers);
-    add("functions", strings(&functions));
+    add("functions", json_strings(&functions));
     add("calls", calls);
     let (routes, ops) = tables.ops();
     add("routes", routes);
@@ -40,48 +41,39 @@ pub fn json(model: &TraceModel, caller: &mut dyn FnMut(u32, u64) -> Option<Strin
     add("joins", tables.joins());
     add("tasks", tables.tasks());
     add("stacks", tables.stacks(&mut callers));
-    add("callers", strings(&callers.texts));
+    add("callers", json_strings(&callers.texts));
+    if let Some(findings) = &model.findings {
+        add("findings", finding_table::json(findings, start));
+    }
     text + "}\n"
 }
 
 /// The texts of return addresses, each once.
 struct Callers<'a> {
     name: &'a mut dyn FnMut(u32, u64) -> Option<String>,
-    indices: HashMap<(u32, u64), u64>,
+    indices: HashMap<(u32, bool, u64), u64>,
     texts: Vec<String>,
 }
 
 impl Callers<'_> {
     /// The index of the text of an address, and one more; 0 for no address.
-    fn index(&mut self, process: u32, address: u64) -> u64 {
+    fn index(&mut self, process: &TracedProcess, address: u64) -> u64 {
         if address == 0 {
             return 0;
         }
-        *self.indices.entry((process, address)).or_insert_with(|| {
-            self.texts.push((self.name)(process, address).unwrap_or_else(|| format!("{address:#x}")));
+        let TracedProcess { number, is_replaced, .. } = *process;
+        *self.indices.entry((number, is_replaced, address)).or_insert_with(|| {
+            let name = if is_replaced { None } else { (self.name)(number, address) };
+            self.texts.push(name.unwrap_or_else(|| format!("{address:#x}")));
             self.texts.len() as u64
         })
     }
 }
 
-fn strings<T: AsRef<str>>(all: impl IntoIterator<Item = T>) -> String {
-    list(all.into_iter().map(|text| json_string(text.as_ref())))
-}
-
-fn list(all: impl Iterator<Item = String>) -> String {
-    format!("[{}]", all.collect::<Vec<_>>().join(","))
-}
-
-/// The members of an object whose values are JSON already.
-fn object(members: &[(&str, String)]) -> String {
-    let members = members.iter().map(|(name, value)| format!("\"{name}\":{value}"));
-    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
-}
-
 fn left_out(model: &TraceModel) -> String {
     let of = model.left_out;
     let members = [("ops", of.ops), ("calls", of.calls), ("others", of.others), ("facts", of.facts)];
-    object(&members.map(|(name, count)| (name, count.to_string())))
+    json_object(&members.map(|(name, count)| (name, count.to_string())))
 }
 
 /// A table of columns.
@@ -99,7 +91,7 @@ impl Columns {
     }
 
     fn json(&self) -> String {
-        object(&self.members)
+        json_object(&self.members)
     }
 }
 
@@ -119,8 +111,8 @@ impl Tables<'_> {
     }
 
     fn processes(&self) -> String {
-        list(self.model.processes.iter().map(|process| {
-            object(&[
+        json_list(self.model.processes.iter().map(|process| {
+            json_object(&[
                 ("number", process.number.to_string()),
                 ("parent", process.parent.to_string()),
                 ("devices", process.devices.to_string()),
@@ -132,8 +124,8 @@ impl Tables<'_> {
     }
 
     fn threads(&self) -> String {
-        list(self.model.threads.iter().map(|thread| {
-            object(&[
+        json_list(self.model.threads.iter().map(|thread| {
+            json_object(&[
                 ("process", thread.process.to_string()),
                 ("number", thread.number.to_string()),
                 ("name", json_string(&thread.name)),
@@ -142,8 +134,8 @@ impl Tables<'_> {
     }
 
     fn streams(&self) -> String {
-        list(self.model.streams.iter().map(|stream| {
-            object(&[
+        json_list(self.model.streams.iter().map(|stream| {
+            json_object(&[
                 ("process", stream.process.to_string()),
                 ("number", stream.number.to_string()),
                 ("device", stream.device.to_string()),
@@ -155,8 +147,8 @@ impl Tables<'_> {
     }
 
     fn captures(&self) -> String {
-        list(self.model.captures.iter().map(|capture| {
-            object(&[
+        json_list(self.model.captures.iter().map(|capture| {
+            json_object(&[
                 ("process", capture.process.to_string()),
                 ("graph", capture.graph.to_string()),
                 ("stream", capture.stream.to_string()),
@@ -184,8 +176,7 @@ impl Tables<'_> {
                 }) as u64
             });
         }
-        let caller: Vec<u64> =
-            rows.iter().map(|call| callers.index(process(call).number, call.caller)).collect();
+        let caller: Vec<u64> = rows.iter().map(|call| callers.index(process(call), call.caller)).collect();
         let mut table = Columns::new(rows.len());
         table.add("thread", rows, |call| u64::from(call.thread));
         table.add("function", rows, |call| indices[&(process(call).number, call.function)]);
@@ -233,7 +224,7 @@ impl Tables<'_> {
         table.add("task", rows, |op| op.task.map_or(0, |task| u64::from(task.task)));
         let mut known: Vec<(Route, u64)> = routes.into_iter().collect();
         known.sort_unstable_by_key(|&(_, index)| index);
-        (list(known.into_iter().map(|(route, _)| route_json(route))), table.json())
+        (json_list(known.into_iter().map(|(route, _)| route_json(route))), table.json())
     }
 
     /// The offset in the block, or the address where there is none; one more, and 0 for no address.
@@ -294,9 +285,9 @@ impl Tables<'_> {
 
     /// Each stack is the list of the indices of its callers' texts, the innermost first.
     fn stacks(&self, callers: &mut Callers) -> String {
-        list(self.model.stacks.iter().map(|stack| {
-            let process = self.model.processes[stack.process as usize].number;
-            list(stack.frames.iter().map(|&frame| callers.index(process, frame).to_string()))
+        json_list(self.model.stacks.iter().map(|stack| {
+            let process = &self.model.processes[stack.process as usize];
+            json_list(stack.frames.iter().map(|&frame| callers.index(process, frame).to_string()))
         }))
     }
 }
@@ -322,7 +313,7 @@ fn origin(block: &TracedBlock) -> u64 {
 
 fn route_json(route: Route) -> String {
     let device = |device: Option<u32>| device.map_or("null".to_owned(), |device| device.to_string());
-    object(&[
+    json_object(&[
         ("src", device(route.src)),
         ("dst", device(route.dst)),
         ("pageable", route.is_pageable.to_string()),

@@ -4,8 +4,9 @@ use super::{device, kind};
 use crate::{
     clock::Rate,
     fact::{
-        Awaited, Block, Call, CallSite, Captured, End, Fact, Join, Joined, Line, LoadedFile, Origin, Outcome,
-        Passed, Piece, Point, Route, Rows, Started, StreamMade, StreamPurpose, SubmittedOp, TaskId, Work,
+        Awaited, Block, Call, CallSite, Captured, End, Fact, HostAccess, Join, Joined, Line, LoadedFile,
+        Origin, Outcome, Passed, Piece, Point, Route, Rows, Started, StreamMade, StreamPurpose, SubmittedOp,
+        TaskId, Work,
     },
 };
 
@@ -133,9 +134,30 @@ impl Unread<'_> {
                 let end = if self.next()? == 0 { End::Source } else { End::Destination };
                 Fact::Bytes { point, end, offset: self.next()?, bytes: self.bytes()? }
             }
+            kind::FAILURE => {
+                let (time, site, code) = (self.time()?, self.site()?, self.next()? as u32 as i32);
+                Fact::Failure { time, site, code, message: self.text()? }
+            }
+            kind::LENT => Fact::Lent { time: self.time()?, base: self.next()?, key: self.next()? },
             kind::LOST => Fact::Lost { count: self.next()? },
+            kind::ACCESS => Fact::Access(self.access()?),
+            kind::DEVICE_POINTER => {
+                let (time, thread, address) = (self.time()?, self.next()? as u32, self.next()?);
+                let [is_write, stack] = self.halves()?;
+                Fact::DevicePointer { time, thread, address, is_write: is_write != 0, stack }
+            }
+            kind::OPENED => Fact::Opened { time: self.time()?, count: self.next()? },
+            kind::UNSEEN => Fact::Unseen { reason: self.text()? },
             _ => return None,
         })
+    }
+
+    fn access(&mut self) -> Option<HostAccess> {
+        let (time, address, point) = (self.time()?, self.next()?, self.point()?);
+        let ([thread, stack], flags) = (self.halves()?, self.next()?);
+        let has = |bit: u32| flags >> bit & 1 == 1;
+        let (is_write, is_destination, is_system_call) = (has(0), has(1), has(2));
+        Some(HostAccess { time, thread, address, is_write, point, is_destination, stack, is_system_call })
     }
 
     fn next(&mut self) -> Option<u64> {
@@ -332,6 +354,7 @@ fn join(number: u64) -> Option<Join> {
         0 => Join::Wait,
         1 => Join::Query,
         2 => Join::Function,
+        3 => Join::Abort,
         _ => return None,
     })
 }

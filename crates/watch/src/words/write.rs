@@ -2,8 +2,8 @@
 
 use super::{head, kind, place};
 use crate::fact::{
-    Awaited, Block, Call, CallSite, Captured, End, Fact, Join, Joined, Line, LoadedFile, Origin, Outcome,
-    Passed, Piece, Point, Route, Rows, Started, StreamMade, StreamPurpose, SubmittedOp, Work,
+    Awaited, Block, Call, CallSite, Captured, End, Fact, HostAccess, Join, Joined, Line, LoadedFile, Origin,
+    Outcome, Passed, Piece, Point, Route, Rows, Started, StreamMade, StreamPurpose, SubmittedOp, Work,
 };
 
 /// Where words go.
@@ -177,11 +177,50 @@ fn write_other(fact: &Fact, to: &mut impl WordSink) -> u16 {
             bytes(some, to);
             kind::BYTES
         }
+        Fact::Failure { time, site: at, code, message } => {
+            to.put(*time);
+            site(at, to);
+            to.put(*code as u32 as u64);
+            text(message, to);
+            kind::FAILURE
+        }
+        Fact::Lent { time, base, key } => {
+            [*time, *base, *key].into_iter().for_each(|word| to.put(word));
+            kind::LENT
+        }
         Fact::Lost { count } => {
             to.put(*count);
             kind::LOST
         }
+        Fact::Access(fact) => access(fact, to),
+        Fact::DevicePointer { time, thread, address, is_write, stack } => {
+            to.put(*time);
+            to.put(u64::from(*thread));
+            to.put(*address);
+            to.put(u64::from(*is_write) | u64::from(*stack) << 32);
+            kind::DEVICE_POINTER
+        }
+        Fact::Opened { time, count } => {
+            to.put(*time);
+            to.put(*count);
+            kind::OPENED
+        }
+        Fact::Unseen { reason } => {
+            text(reason, to);
+            kind::UNSEEN
+        }
     }
+}
+
+fn access(access: &HostAccess, to: &mut impl WordSink) -> u16 {
+    let HostAccess { time, thread, address, is_write, point: op, is_destination, stack, is_system_call } =
+        access;
+    to.put(*time);
+    to.put(*address);
+    point(op, to);
+    to.put(u64::from(*thread) | u64::from(*stack) << 32);
+    to.put(u64::from(*is_write) | u64::from(*is_destination) << 1 | u64::from(*is_system_call) << 2);
+    kind::ACCESS
 }
 
 fn started(
@@ -263,6 +302,7 @@ fn join_number(how: Join) -> u64 {
         Join::Wait => 0,
         Join::Query => 1,
         Join::Function => 2,
+        Join::Abort => 3,
     }
 }
 

@@ -47,6 +47,11 @@ impl Executions {
         self.windows.iter().any(|window| window.contains(&step))
     }
 
+    /// The steps of the execution that ends with this step.
+    pub fn window(&self, end: usize) -> Option<RangeInclusive<usize>> {
+        self.windows.iter().find(|window| *window.end() == end).cloned()
+    }
+
     fn add(&mut self, history: &History, tasks: &[Task], begin: usize, end: usize) -> Result<(), String> {
         let graph = tasks.first().map_or(0, |task| task.captured.task.graph);
         let mut ops: HashMap<TaskId, Point> = HashMap::new();

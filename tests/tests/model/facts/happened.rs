@@ -122,8 +122,9 @@ impl Happened {
     }
 }
 
-/// For each node all that lies before it, and itself. `None` if there is a circle.
-pub fn pasts(count: usize, before: impl Fn(usize) -> Vec<usize>) -> Option<Vec<Points>> {
+/// For each node all that lies before it, and itself. If there is a circle, the error has its nodes, and
+/// some that lead there.
+pub fn pasts(count: usize, before: impl Fn(usize) -> Vec<usize>) -> Result<Vec<Points>, Vec<usize>> {
     let mut pasts: Vec<Option<Points>> = vec![None; count];
     let mut begun = Points::default();
     let mut open: Vec<usize> = (0..count).rev().collect();
@@ -142,8 +143,8 @@ pub fn pasts(count: usize, before: impl Fn(usize) -> Vec<usize>) -> Option<Vec<P
         } else if begun.insert(node) {
             open.extend(missing);
         } else {
-            return None;
+            return Err(open.into_iter().filter(|node| begun.has(*node) && pasts[*node].is_none()).collect());
         }
     }
-    pasts.into_iter().collect()
+    Ok(pasts.into_iter().flatten().collect())
 }

@@ -159,6 +159,26 @@ impl History {
         self.passed[&op].outcome
     }
 
+    /// All that is known about an op of this run.
+    pub fn shown(&self, op: Point) -> String {
+        let (submitted, passed) = (&self.ops[&op].submitted, &self.passed[&op]);
+        format!("{submitted:?}\n  begun {:?}, {passed:?}", self.begun.get(&op))
+    }
+
+    /// Whether both are among the ops that were sent to a device as one, which share begin and end.
+    pub fn are_sent_together(&self, op: Point, other: Point) -> bool {
+        let (op, other) = (&self.passed[&op], &self.passed[&other]);
+        let times = |op: &Passed| (op.point.stream, op.begin, op.end, op.together);
+        op.together > 1
+            && op.point.ticket.abs_diff(other.point.ticket) < op.together.into()
+            && times(op) == times(other)
+    }
+
+    /// Whether the clock of a device says when it was done.
+    pub fn is_timed_by_device(&self, op: Point) -> bool {
+        self.passed[&op].engine != 0
+    }
+
     /// When the op has begun, and when it has ended. Dropped ops have not begun.
     pub fn times(&self, op: Point) -> (Option<Nanos>, Nanos) {
         let passed = &self.passed[&op];

@@ -17,6 +17,9 @@ use crate::order::{Point, Points};
 use crate::program::{Act, Program, Step, Timing};
 use crate::show::Shown;
 
+/// Times of a device are measured by its own clock, in steps of half a microsecond, and told by the host's.
+const DEVICE_SLACK: u64 = 1_000;
+
 /// What stands for a step, or for a part of it, in both orders.
 struct Stand {
     step: usize,
@@ -43,11 +46,16 @@ pub fn compare(
     let model = |p: Point| oracle.order.edges_into(p, !dropped.has(p)).collect::<Vec<_>>();
     let count = oracle.order.len();
     let circle = "there is a circle in the order of";
-    let least = pasts(count, model).ok_or(format!("{circle} the model"))?;
-    let most = comparison.with_interleaving(&stands, model);
-    let most = most.ok_or(format!("{circle} the model with how its threads met"))?;
+    let least = pasts(count, model).map_err(|_| format!("{circle} the model"))?;
+    let most = comparison.with_interleaving(&stands, model).map_err(|nodes| {
+        let show = |stand: &Stand| format!("\n{}", comparison.show(stand));
+        let is_in = |i: usize, stand: &Stand| nodes.contains(&(count + i)) || nodes.contains(&stand.model);
+        let all = stands.iter().enumerate().filter(|(i, stand)| is_in(*i, stand));
+        let all: String = all.map(|(_, stand)| show(stand)).collect();
+        format!("{circle} the model with how its threads met: {all}")
+    })?;
     let facts = pasts(happened.before.len(), |node| happened.before[node].clone())
-        .ok_or(format!("{circle} the facts"))?;
+        .map_err(|_| format!("{circle} the facts"))?;
     for (i, a) in stands.iter().enumerate() {
         // Copies of a graph that were coalesced are one op.
         let are_two = |b: &Stand| b.model != a.model && b.node != a.node && !a.is_empty && !b.is_empty;
@@ -115,10 +123,13 @@ impl Comparison<'_> {
             }
             let previous = history.newest(OpPoint { ticket: point.ticket - 1, ..*point });
             let awaited = history.awaited(op);
-            let late = |other: &OpPoint| history.times(*other).1 > begin;
+            let slack = if history.is_timed_by_device(*point) { DEVICE_SLACK } else { 0 };
+            let late = |other: &OpPoint| {
+                history.times(*other).1 > begin + slack && !history.are_sent_together(*other, *point)
+            };
             if let Some(other) = previous.into_iter().chain(awaited).find(late) {
-                let times = (begin, history.times(other).1);
-                return Err(format!("{:?} begins before {other:?} ends: {times:?}", op.submitted));
+                let (op, ended) = (history.shown(*point), history.shown(other));
+                return Err(format!("begins before what it follows ends:\n{op}\n{ended}"));
             }
             if begin > end {
                 return Err(format!("{:?} begins at {begin} and ends at {end}", op.submitted));
@@ -193,7 +204,7 @@ impl Comparison<'_> {
         &self,
         stands: &[Stand],
         model: impl Fn(Point) -> Vec<Point>,
-    ) -> Option<Vec<Points>> {
+    ) -> Result<Vec<Points>, Vec<usize>> {
         let count = self.oracle.order.len();
         let (mut extra, mut found): (HashMap<Point, Vec<Point>>, HashMap<Point, Vec<Point>>) =
             Default::default();

@@ -6,7 +6,7 @@
 
 use crate::{Result, ipc::bell};
 use ferry::engine::shared_table::SharedTable;
-use ferry_core::{Error, Fence, Gate, Kind, Shared, Stream, Ticket, sync::lock};
+use ferry_core::{Error, Fence, Gate, Kind, Point, Shared, Stream, Ticket, sync::lock};
 use std::{
     collections::VecDeque,
     mem,
@@ -57,8 +57,8 @@ pub struct NotifyBit {
 
 #[derive(Default)]
 struct BitState {
-    /// Whether a record came that no wait has used up.
-    is_set: bool,
+    /// The record that came and that no wait has used up.
+    set: Option<NotifyRecord>,
     /// Streams that have reached a wait, the first one first.
     waits: VecDeque<NotifyWait>,
     /// What waits fail with, once the notify is destroyed.
@@ -68,6 +68,9 @@ struct BitState {
     /// Whether a thread watches for records of other processes.
     is_watched: bool,
 }
+
+/// Who recorded: a point of a stream of this process; `None` for another process.
+type NotifyRecord = Option<Point>;
 
 /// A wait of a stream: its op `ticket`, which passes when the gate is opened.
 pub struct NotifyWait {
@@ -86,29 +89,31 @@ impl NotifyWait {
     }
 
     /// It has got a record.
-    fn met(self) -> EndedWait {
-        EndedWait { wait: self, error: None }
+    fn met(self, by: NotifyRecord) -> EndedWait {
+        EndedWait { wait: self, by, error: None }
     }
 
     /// It will never get one.
     fn failed(self, error: &Error) -> EndedWait {
-        EndedWait { wait: self, error: Some(error.clone()) }
+        EndedWait { wait: self, by: None, error: Some(error.clone()) }
     }
 }
 
-/// A wait that is over, and what its stream fails with, if it does.
+/// A wait that is over, by whose record, and what its stream fails with, if it does.
 struct EndedWait {
     wait: NotifyWait,
+    by: NotifyRecord,
     error: Option<Error>,
 }
 
 impl EndedWait {
     /// Lets the stream go on.
     fn tell(self) {
-        let EndedWait { wait, error } = self;
+        let EndedWait { wait, by, error } = self;
         if let Some(error) = error {
             wait.stream.status().fail_at(wait.ticket, error);
         }
+        wait.stream.tell_bound(&wait.gate, by);
         wait.gate.open();
     }
 }
@@ -128,9 +133,9 @@ impl NotifyBit {
         Ok(self.table.get_or_init(|| table).clone())
     }
 
-    /// A record: releases the first wait, or sets the bit if there is none.
-    pub fn record(&self) {
-        self.change(|state| state.record().map(NotifyWait::met).into_iter().collect());
+    /// A record behind the point `by`: releases the first wait, or sets the bit if there is none.
+    pub fn record(&self, by: Point) {
+        self.change(|state| state.record(Some(by)).into_iter().collect());
     }
 
     /// A stream has reached a wait: it uses the bit up, or waits for the next record.
@@ -142,8 +147,8 @@ impl NotifyBit {
             if let Some(error) = &state.ended {
                 return vec![wait.failed(error)];
             }
-            if mem::take(&mut state.is_set) {
-                return vec![wait.met()];
+            if let Some(by) = state.set.take() {
+                return vec![wait.met(by)];
             }
             state.waits.retain(|wait| !wait.is_over());
             if let Some(table) = self.table.get()
@@ -166,7 +171,7 @@ impl NotifyBit {
     /// Clears the bit.
     pub fn reset(&self) {
         self.change(|state| {
-            state.is_set = false;
+            state.set = None;
             Vec::new()
         });
     }
@@ -200,7 +205,7 @@ impl NotifyBit {
         let new = records.wrapping_sub(mem::replace(&mut state.seen, records));
         // Those that find no wait set the bit, all of them together.
         let counting = new.min(state.waits.len() as u64 + 1);
-        (0..counting).filter_map(|_| state.record()).map(NotifyWait::met).collect()
+        (0..counting).filter_map(|_| state.record(None)).collect()
     }
 
     /// Has a thread watch for records of other processes while streams wait.
@@ -228,13 +233,13 @@ impl NotifyBit {
 
 impl BitState {
     /// The wait that a record releases; if there is none, the bit is set.
-    fn record(&mut self) -> Option<NotifyWait> {
+    fn record(&mut self, by: NotifyRecord) -> Option<EndedWait> {
         while let Some(wait) = self.waits.pop_front() {
             if !wait.is_over() {
-                return Some(wait);
+                return Some(wait.met(by));
             }
         }
-        self.is_set = true;
+        self.set = Some(by);
         None
     }
 }
@@ -253,7 +258,7 @@ mod tests {
         imported.record();
         assert_ne!(table.bell(), bell, "those who wait are woken");
         bit.change(|state| {
-            assert!(state.is_set, "it counts when the state is asked for");
+            assert!(state.set.is_some(), "it counts when the state is asked for");
             Vec::new()
         });
     }

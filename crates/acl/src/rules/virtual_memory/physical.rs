@@ -5,6 +5,7 @@ use crate::{
     arguments::{not_null, refuse},
     constants::*,
     error::fail,
+    faults,
     handles::{HandleKind, Handles},
     interrupt,
     ipc::{self, wire::ExportKind},
@@ -175,6 +176,7 @@ pub fn malloc_physical(here: &Here, size: usize, properties: &Properties, flags:
              aclrtMemGetAllocationGranularity tells"
         )));
     }
+    faults::alloc(size)?;
     let (physical, bytes) = match site {
         Site::Host(node) => {
             let bytes = PinnedBytes::reserve(engine.settings, size)?;

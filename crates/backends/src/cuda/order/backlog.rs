@@ -89,6 +89,8 @@ pub struct Dropped<W, P> {
     pub work: Vec<W>,
     /// Points that need not wait for the host any more.
     pub points: Vec<P>,
+    /// The first op that was dropped or is being stopped: those before it are in the stream.
+    pub first: Option<Ticket>,
     /// The newest op that was dropped or is being stopped.
     pub newest: Option<Ticket>,
 }
@@ -210,7 +212,7 @@ impl<W: Counted, P> Backlog<W, P> {
         let blocking = self.blocked_by.map(|op| op.ticket);
         let newest = self.work.back().map(|(ticket, work)| ticket + work.more()).or(blocking);
         let work = mem::take(&mut self.work).into_iter().map(|(_, work)| work).collect();
-        let mut dropped = Dropped { work, points: Vec::new(), newest };
+        let mut dropped = Dropped { work, points: Vec::new(), first: blocking, newest };
         if self.blocked_by.is_some_and(|op| op.part == HostPart::Bytes) {
             self.points.values_mut().for_each(|pending| pending.is_lost = true);
         } else {
@@ -318,14 +320,17 @@ mod tests {
         let mut backlog = blocked(3, HostPart::Call, &["four"]);
         backlog.begin(3);
         backlog.add_point(4, "all");
-        let want = Dropped { work: vec!["four"], points: vec!["all"], newest: Some(4) };
+        let want = Dropped { work: vec!["four"], points: vec!["all"], first: Some(3), newest: Some(4) };
         assert_eq!(backlog.abort(), want);
         assert_eq!((backlog.place(3), backlog.place(4)), (PointPlace::End(4), PointPlace::End(4)));
         assert!(backlog.is_blocked(), "it runs on");
         keep(&mut backlog, "five");
         assert_eq!((backlog.place(4), backlog.place(5)), (PointPlace::End(4), PointPlace::Waits));
         assert_eq!(backlog.place(2), PointPlace::BeforePart);
-        assert_eq!(backlog.abort(), Dropped { work: vec!["five"], points: vec![], newest: Some(5) });
+        assert_eq!(
+            backlog.abort(),
+            Dropped { work: vec!["five"], points: vec![], first: Some(3), newest: Some(5) }
+        );
         assert!(backlog.is_blocked_by(3));
     }
 
@@ -335,7 +340,10 @@ mod tests {
         backlog.begin(3);
         backlog.add_point(3, "of three");
         backlog.add_point(4, "all");
-        assert_eq!(backlog.abort(), Dropped { work: vec!["four"], points: vec![], newest: Some(4) });
+        assert_eq!(
+            backlog.abort(),
+            Dropped { work: vec!["four"], points: vec![], first: Some(3), newest: Some(4) }
+        );
         assert_eq!((backlog.place(3), backlog.place(4)), (PointPlace::Waits, PointPlace::Waits));
         backlog.add_point(4, "after the abort");
         keep(&mut backlog, "five");
@@ -363,10 +371,13 @@ mod tests {
         }
         let mut backlog = blocked(3, HostPart::Wait, &["four"]);
         backlog.add_point(4, "all");
-        assert_eq!(backlog.abort(), Dropped { work: vec!["four"], points: vec!["all"], newest: Some(4) });
+        assert_eq!(
+            backlog.abort(),
+            Dropped { work: vec!["four"], points: vec!["all"], first: Some(3), newest: Some(4) }
+        );
         assert!(!backlog.is_blocked_by(3));
         assert_eq!(backlog.place(4), PointPlace::End(4));
-        assert_eq!(backlog.abort(), Dropped { work: vec![], points: vec![], newest: None });
+        assert_eq!(backlog.abort(), Dropped { work: vec![], points: vec![], first: None, newest: None });
     }
 
     #[test]
@@ -385,6 +396,7 @@ mod tests {
             Dropped {
                 work: vec!["four five six", "seven"],
                 points: vec!["of three", "of five"],
+                first: Some(3),
                 newest: Some(7)
             }
         );

@@ -37,7 +37,13 @@ pub fn move_bytes(turn: &LaunchTurn<'_>, work: impl FnOnce() -> Result<()> + Sen
         return work().map(|()| Next::Follows);
     }
     let (progress, ticket) = (turn.progress().clone(), turn.ticket);
-    when_reached(turn, HostPart::Bytes, move || progress.note(ticket, work()))
+    when_reached(turn, HostPart::Bytes, move || {
+        progress.note(ticket, work());
+        if progress.status.is_observed() {
+            // It ends now, and not when somebody asks.
+            progress.pass(ticket);
+        }
+    })
 }
 
 /// Runs `work` on a thread of the pool when the stream gets here.

@@ -16,6 +16,7 @@ use crate::cuda::{
     order::progress::StreamProgress,
     order::tail::Tail,
     order::task::{BacklogEnd, DescriptorLauncher, LaunchTurn, Next, Task, WaitingWork},
+    order::timing::OpenSpan,
     order::window::Window,
     stream::{Stream, events::Event},
 };
@@ -27,7 +28,7 @@ use ferry_core::{
     Fence, Result, Status, Ticket,
     sync::{Arc, CachePadded, Mutex, MutexGuard, lock, spin_loop},
 };
-use std::sync::TryLockError;
+use std::{cell::Cell, sync::TryLockError};
 
 /// How often the lock is tried before the thread sleeps: a launch takes some microseconds, and to be woken
 /// takes more.
@@ -55,6 +56,8 @@ struct OrderState {
     /// Stands before what the part that has begun puts into the stream, unless everything before it has
     /// passed.
     before: Option<Arc<Event>>,
+    /// When the part that has begun did so, while somebody watches.
+    part: Option<OpenSpan>,
 }
 
 impl Lane {
@@ -64,7 +67,8 @@ impl Lane {
         descriptors: Arc<dyn DescriptorLauncher>,
         last: Ticket,
     ) -> Arc<Lane> {
-        let state = OrderState { backlog: Backlog::after(last), tail: Tail::default(), before: None };
+        let state =
+            OrderState { backlog: Backlog::after(last), tail: Tail::default(), before: None, part: None };
         let lane = Lane {
             progress,
             congestion: Congestion::default(),
@@ -118,10 +122,12 @@ impl Lane {
         let mut dropped = state.backlog.abort();
         if let Some(run) = self.window.take() {
             state.backlog.reach(run.last());
+            dropped.first.get_or_insert(run.first());
             dropped.newest = Some(run.last());
             dropped.work.push(WaitingWork::Run(run));
         }
         if let Some(ticket) = dropped.newest.filter(|_| is_abort) {
+            dropped.first.into_iter().for_each(|first| self.progress.status.spare_before(first));
             self.progress.status.drop_through(ticket);
         }
         self.open_window(!state.backlog.is_blocked());
@@ -345,9 +351,11 @@ impl Lane {
             Ok(current) => {
                 let (Lane { progress, .. }, last) = (&**self, ticket + task.more());
                 let span = progress.timings.open(&progress.status, &progress.stream, &current);
-                let next = task.launch(&LaunchTurn { lane: self, current: &current, ticket, has_waited });
-                if let (Some(span), Ok(Next::Follows)) = (span, &next) {
-                    progress.timings.close(span, (ticket, last), &progress.stream, &current);
+                let (lane, current) = (self, &current);
+                let turn = LaunchTurn { lane, current, ticket, has_waited, span: Cell::new(span) };
+                let next = task.launch(&turn);
+                if let (Some(span), Ok(Next::Follows) | Err(_)) = (turn.span.take(), &next) {
+                    progress.timings.close(span, (ticket, last), &progress.stream, current);
                 }
                 next
             }
@@ -394,6 +402,7 @@ impl Lane {
         let needs_event = is_wanted && self.progress.passed() < before;
         let event = needs_event.then(|| state.tail.event(&self.progress, before, before, false));
         state.before = event.and_then(Result::ok);
+        state.part = if is_wanted { self.open_span() } else { None };
         is_wanted
     }
 
@@ -419,7 +428,11 @@ impl Lane {
         }
         // The part may have put anything into the stream.
         self.stream().forget_last_kernel();
-        while let Some(item) = state.backlog.next() {
+        let mut next = state.backlog.next();
+        if !next.as_ref().is_some_and(|item| is_work_of(ticket, item)) {
+            self.close_part(&mut state, ticket);
+        }
+        while let Some(item) = next {
             match item {
                 Item::Lost(_, point) => point.lose(),
                 Item::Point(_, point) if self.progress.status.is_halted() => point.lose(),
@@ -433,8 +446,30 @@ impl Lane {
                     }
                 }
             }
+            next = state.backlog.next();
         }
         self.open_window(true);
+    }
+
+    /// Something comes into the stream, while somebody watches.
+    fn open_span(&self) -> Option<OpenSpan> {
+        let StreamProgress { timings, status, stream, .. } = &*self.progress;
+        if !status.is_observed() {
+            return None;
+        }
+        timings.open(status, stream, &stream.device().enter().ok()?)
+    }
+
+    /// The op that blocked the lane is in the stream with all that the host did for it.
+    fn close_part(&self, state: &mut OrderState, ticket: Ticket) {
+        let begun = state.part.take();
+        let StreamProgress { timings, stream, .. } = &*self.progress;
+        if self.progress.passed() < ticket
+            && let Some(span) = begun.or_else(|| self.open_span())
+            && let Ok(current) = stream.device().enter()
+        {
+            timings.close(span, (ticket, ticket), stream, &current);
+        }
     }
 
     /// Puts work of the backlog into the stream. False if the lane is blocked by it.
@@ -456,6 +491,14 @@ impl Lane {
             }
         }
         false
+    }
+}
+
+/// Whether the op `ticket` itself comes next, which the lane was blocked before.
+fn is_work_of(ticket: Ticket, item: &Item<WaitingWork, Arc<StreamPoint>>) -> bool {
+    match item {
+        Item::Work(next, _) => *next == ticket,
+        Item::Point(next, point) | Item::Lost(next, point) => *next == ticket && point.is_timed(),
     }
 }
 

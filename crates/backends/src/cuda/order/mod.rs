@@ -16,6 +16,7 @@ pub mod backlog;
 pub mod congestion;
 pub mod failures;
 pub mod fence;
+pub mod gpu_clock;
 pub mod hazards;
 pub mod host_work;
 pub mod lane;

@@ -7,6 +7,7 @@
 
 use crate::cuda::{
     order::failures::Failures,
+    order::gpu_clock::GpuClock,
     order::timing::Timings,
     order::watcher::Watcher,
     stream::{Stream, events::Event},
@@ -47,10 +48,11 @@ impl StreamProgress {
         stream: Arc<Stream>,
         status: Arc<Status>,
         watcher: Arc<Watcher>,
+        clock: Arc<GpuClock>,
         reporter: Arc<dyn Reporter>,
     ) -> Arc<StreamProgress> {
         let (failures, last) = (Mutex::default(), AtomicU64::new(0));
-        let timings = Timings::default();
+        let timings = Timings::new(clock);
         Arc::new(StreamProgress { stream, status, watcher, timings, failures, reporter, last })
     }
 

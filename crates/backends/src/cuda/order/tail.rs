@@ -6,7 +6,10 @@
 //! has waited for is known to have passed by its event, whatever came into this stream later: so several
 //! events are remembered.
 
-use crate::cuda::{order::fence::StreamPoint, order::progress::StreamProgress, stream::events::Event};
+use crate::cuda::{
+    order::{fence::StreamPoint, progress::StreamProgress, timing::monotonic_ns},
+    stream::events::Event,
+};
 use ferry_core::{
     Result, Ticket,
     sync::{Arc, Weak},
@@ -61,7 +64,12 @@ impl Tail {
 
     /// Puts a point into the stream, which ends behind the op `at`.
     pub fn record(&mut self, progress: &StreamProgress, at: Ticket, point: &StreamPoint) -> Result<()> {
-        point.put(self.event(progress, at, point.ticket(), point.is_timed()))
+        let put_ns = if progress.status.is_observed() { monotonic_ns() } else { 0 };
+        let event = self.event(progress, at, point.ticket(), point.is_timed());
+        if let (true, Ok(event)) = (point.is_timed(), &event) {
+            progress.timings.mark(&progress.status, &progress.stream, point.ticket(), event, put_ns);
+        }
+        point.put(event)
     }
 
     /// Puts a point at the end of the stream as it is now, behind the op `at`. Where the

@@ -10,11 +10,13 @@ use crate::cuda::{
     order::backlog::{Counted, HostPart},
     order::lane::Lane,
     order::progress::StreamProgress,
+    order::timing::OpenSpan,
     order::window::{DescriptorOp, Run, RunKind},
     stream::Stream,
 };
 use crate::pool::{Job, ThreadReservation};
 use ferry_core::{Result, Ticket, sync::Arc};
+use std::cell::Cell;
 
 /// What a task finds when its turn has come: the stream is its own until [`Task::launch`] returns.
 pub struct LaunchTurn<'a> {
@@ -26,12 +28,22 @@ pub struct LaunchTurn<'a> {
     pub ticket: Ticket,
     /// Whether it has waited in the backlog.
     pub has_waited: bool,
+    /// When it began, while somebody watches.
+    pub span: Cell<Option<OpenSpan>>,
 }
 
 impl LaunchTurn<'_> {
     /// How far the stream has come.
     pub fn progress(&self) -> &Arc<StreamProgress> {
         &self.lane.progress
+    }
+
+    /// The task has had the stream wait for something: what it does begins here.
+    pub fn begin_here(&self) {
+        if self.span.take().is_some() {
+            let StreamProgress { timings, status, stream, .. } = &**self.progress();
+            self.span.set(timings.open(status, stream, self.current));
+        }
     }
 
     /// The stream.

@@ -22,6 +22,7 @@ pub struct WaitFor {
 
 impl Task for WaitFor {
     fn launch(mut self, turn: &LaunchTurn<'_>) -> Result<Next> {
+        let waits = !self.fences.is_empty();
         while let Some(fence) = self.fences.pop() {
             // This call takes what is left to do, or the job that asks again does.
             let left = Arc::new(Mutex::new(Some(self)));
@@ -33,6 +34,9 @@ impl Task for WaitFor {
                     return Err(why);
                 }
             }
+        }
+        if waits {
+            turn.begin_here();
         }
         self.then.map_or(Ok(Next::Follows), |then| then.launch(turn))
     }

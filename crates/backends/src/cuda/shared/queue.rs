@@ -25,7 +25,7 @@ use ferry_core::{
     Fence, Kind, Mark, Op, Plan, Point, Queue, Result, Route, Status, Ticket,
     sync::{Arc, Mutex, lock},
 };
-use std::{any::Any, time::Duration};
+use std::{any::Any, cell::Cell, time::Duration};
 
 /// A device whose streams may be shared.
 pub struct SharingDevice {
@@ -119,7 +119,13 @@ impl SharedQueue {
     fn follow(&self, last: Ticket, before: Arc<dyn Fence>) -> Result<()> {
         if is_in_stream(&before) {
             let (lane, current) = (&self.front.lane, self.stream().device().enter()?);
-            let turn = LaunchTurn { lane, current: &current, ticket: last, has_waited: false };
+            let turn = LaunchTurn {
+                lane,
+                current: &current,
+                ticket: last,
+                has_waited: false,
+                span: Cell::default(),
+            };
             return WaitFor { fences: vec![before], then: None }.launch(&turn).map(drop);
         }
         let wait = Op::Wait(Arc::new(ByHost(before.clone())));

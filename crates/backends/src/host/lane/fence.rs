@@ -28,9 +28,14 @@ impl LaneFence {
         Arc::new(LaneFence { lane, ticket, reached: AtomicU64::new(0), failed: AtomicBool::new(false) })
     }
 
+    /// Whether the work has passed. Does not let kept-back work run.
+    fn has_passed(&self) -> bool {
+        self.lane.status.passed() >= self.ticket
+    }
+
     /// When the lane came to this mark, on the engine's clock; `None` if it did not, or if this is no mark.
     fn nanos(&self) -> Option<u64> {
-        if !self.is_done() {
+        if !self.has_passed() {
             return None;
         }
         self.reached.load(Ordering::Relaxed).checked_sub(1)
@@ -41,12 +46,18 @@ impl LaneFence {
         let mut state = lock(&lane.state);
         state.waiting.sleep(self.ticket);
         lane.want(&state);
-        if !self.is_done() && state.phase != Phase::Ready {
+        let is_theirs = state.phase != Phase::Ready || !lane.takes_helpers();
+        if !self.has_passed() && is_theirs {
             let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            state = wait_on(&lane.wake, state, limit);
+            state = match &lane.pace {
+                None => wait_on(&lane.wake, state, limit),
+                Some(pace) => pace.watch(limit, |limit| wait_on(&lane.wake, state, Some(limit))),
+            };
         }
         state.waiting.wake(self.ticket);
         lane.signs.wanted.store(state.waiting.wanted(), Ordering::Relaxed);
+        drop(state);
+        lane.pace_stalled();
     }
 }
 
@@ -70,13 +81,21 @@ impl Milestone for LaneFence {
 
 impl Fence for LaneFence {
     fn is_done(&self) -> bool {
-        self.lane.status.passed() >= self.ticket
+        if self.has_passed() {
+            return true;
+        }
+        self.lane.pace_query(self.ticket);
+        self.has_passed()
     }
 
     fn wait(&self, limit: Option<Duration>) -> Result<()> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        if !self.has_passed() {
+            self.lane.pace_wait(self.ticket);
+        }
         loop {
-            if self.is_done() {
+            if self.has_passed() {
+                self.lane.pace_waited();
                 return Ok(());
             }
             self.lane.engine.fork.is_no_child()?;
@@ -86,14 +105,14 @@ impl Fence for LaneFence {
             if self.lane.help(self.ticket, deadline) || self.lane.help_owner(deadline) {
                 continue;
             }
-            if !self.lane.engine.spin(|| self.is_done() || self.lane.wants_help()) {
+            if !self.lane.engine.spin(|| self.has_passed() || self.lane.wants_help()) {
                 self.park(deadline);
             }
         }
     }
 
     fn when_done(&self, then: Job) {
-        if self.is_done() {
+        if self.has_passed() {
             return then();
         }
         let lane = &self.lane;
@@ -101,7 +120,8 @@ impl Fence for LaneFence {
         state.waiting.watch(self.ticket, then);
         lane.want(&state);
         drop(state);
-        if self.is_done() {
+        lane.demand(self.ticket);
+        if self.has_passed() {
             // It may have passed before anybody could see that it is wanted.
             lane.announce();
         }

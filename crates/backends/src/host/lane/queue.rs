@@ -13,6 +13,7 @@ pub struct LaneQueue(pub Arc<Lane>);
 impl LaneQueue {
     /// The queue of a lane, which drops its work when the stream is stopped for good.
     pub fn new(lane: Arc<Lane>) -> LaneQueue {
+        lane.status.keep_current();
         let halted = Arc::downgrade(&lane);
         lane.status.on_halt(Box::new(move || {
             if let Some(lane) = halted.upgrade() {

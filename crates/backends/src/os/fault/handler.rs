@@ -10,7 +10,7 @@ use std::{
     ffi::c_void,
     mem, ptr,
     sync::{
-        Once,
+        Once, OnceLock,
         atomic::{AtomicBool, AtomicPtr, Ordering},
     },
 };
@@ -25,6 +25,14 @@ const BUS_MCEERR_AO: i32 = 5;
 static BEFORE: [AtomicPtr<Before>; 2] = [const { AtomicPtr::new(ptr::null_mut()) }; 2];
 /// Whether to say so if the program touched a device pointer.
 static EXPLAINS: AtomicBool = AtomicBool::new(false);
+/// Is told of device pointers that the CPU touched: the address and the kernel's context.
+static POINTERS: OnceLock<unsafe fn(usize, *mut c_void)> = OnceLock::new();
+
+/// Has a function be called, in the handler, for each device pointer that the CPU touches from here on.
+pub fn tell_pointers_to(tell: unsafe fn(usize, *mut c_void)) {
+    let _ = POINTERS.set(tell);
+    install();
+}
 
 struct Before {
     action: libc::sigaction,
@@ -82,6 +90,10 @@ unsafe extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: 
     if is_sent || !unsafe { recover(Fault { addr, signal, code }, context) } {
         if !is_sent && EXPLAINS.load(Ordering::Relaxed) {
             note::write(addr);
+        }
+        if let Some(tell) = POINTERS.get().filter(|_| !is_sent && note::is_device(addr)) {
+            // SAFETY: as the kernel gave it.
+            unsafe { tell(addr, context) };
         }
         // SAFETY: as the kernel gave them.
         unsafe { pass_on(signal, info, context, !is_sent && code != BUS_MCEERR_AO) };

@@ -22,6 +22,11 @@ pub fn write(addr: usize) {
     unsafe { libc::write(2, text.bytes.as_ptr().cast(), text.len) };
 }
 
+/// Whether `addr` is a device's.
+pub fn is_device(addr: usize) -> bool {
+    owner_of(addr).is_some()
+}
+
 /// Whose addresses the CPU has no business with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {

@@ -1,6 +1,6 @@
 //! Reads and writes of a range of bytes that a later one may race with.
 
-use super::span_map::Sliced;
+use crate::span_map::Sliced;
 
 /// Accesses of one stream that are kept before those that cannot race any more are dropped.
 const KEPT_ACCESSES: usize = 32;

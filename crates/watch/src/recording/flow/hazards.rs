@@ -8,7 +8,7 @@ use super::super::limits::ReplayLimits;
 use super::super::model::{Location, RecordedOp, RecordedWait, RecordedWork, Recording, Rect};
 use super::accesses::{Accesses, FlowAccess};
 use super::order::{Happening, ReplayOrder, order, target};
-use super::span_map::{Sliced, SpanMap};
+use crate::span_map::{Sliced, SpanMap};
 use std::{collections::HashMap, rc::Rc};
 
 /// Ops with more rows and pieces than this are not predicted.

@@ -18,7 +18,6 @@ mod accesses;
 mod content;
 mod hazards;
 mod order;
-mod span_map;
 mod values;
 
 use super::limits::ReplayLimits;

@@ -4,9 +4,9 @@ use super::super::limits::ReplayLimits;
 use super::super::model::{RecordedOp, RecordedWork, Recording};
 use super::hazards::{ByteSpan, Races, outlines, spans};
 use super::order::Happening;
-use super::span_map::{Sliced, SpanMap};
 use super::{Content, Flow};
 use crate::ContentHasher;
+use crate::span_map::{Sliced, SpanMap};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,

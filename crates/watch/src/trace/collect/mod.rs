@@ -2,10 +2,12 @@
 //!
 //! Facts come late, twice or never. An entry is made when a thing is first mentioned, and what is never told
 //! of it stays unknown. When the first op is left out, nothing new is kept any more but the rest of what is
-//! known. `ops` is the part about ops.
+//! known. `ops` is the part about ops, `findings` that about what a checker has found in the same facts.
 //!
-//! It reads nothing but facts and writes nothing but the model. Arrows: `ops` -> this file -> `model`.
+//! It reads nothing but these and writes nothing but the model. Arrows: `ops`, `findings` -> this file ->
+//! `model`.
 
+mod findings;
 mod ops;
 
 use std::collections::HashMap;
@@ -91,6 +93,9 @@ struct Promise {
 
 impl FactReader for Tracer {
     fn take(&mut self, source: FactSource, fact: &Fact) {
+        if let Fact::Started(_) = fact {
+            self.replace(source);
+        }
         let process = self.process(source.process);
         self.blocks.take(source, fact);
         match fact {
@@ -159,6 +164,24 @@ impl Tracer {
         *self.processes.entry(number).or_insert_with(|| {
             push(&mut self.model.processes, TracedProcess { number, ..TracedProcess::default() })
         })
+    }
+
+    /// A number of a process that has started starts again: from here on it is another program, whose streams
+    /// and ops have the numbers of the one before. What this thread is called may have been told.
+    fn replace(&mut self, source: FactSource) {
+        let process = self.process(source.process) as usize;
+        if self.model.processes[process].started == 0 {
+            return;
+        }
+        self.model.processes[process].is_replaced = true;
+        let named = self.threads.get(&source).map(|thread| self.model.threads[*thread as usize].name.clone());
+        self.processes.remove(&source.process);
+        self.threads.retain(|other, _| other.process != source.process);
+        if let Some(name) = named.filter(|name| !name.is_empty())
+            && let Some(thread) = self.thread(source)
+        {
+            self.model.threads[thread as usize].name = name;
+        }
     }
 
     /// The entry of a thread, made if there is none and there is room.

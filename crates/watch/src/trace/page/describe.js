@@ -1,5 +1,5 @@
 // What the page says of an op or a call, as data: fields `{ label, parts }`, each part a text that may lead to
-// an op or a call.
+// an op, a call or a finding.
 
 const ORIGINS = ["allocated", "registered", "mapped", "imported"];
 
@@ -186,7 +186,7 @@ function joinFields(trace, index, op) {
 // Everything about an op.
 function describeOp(trace, index, op) {
   const { ops, calls } = trace;
-  const fields = [];
+  const fields = findingFields(trace, "op", op);
   const add = (label, ...parts) => fields.push({ label, parts });
   const call = ops.call[op];
   if (ops.bytes[op] > 0) add("Size", { text: `${formatBytes(ops.bytes[op])} (${formatCount(ops.bytes[op])} bytes)${ops.pieces[op] > 1 ? ` in ${formatCount(ops.pieces[op])} pieces` : ""}` });
@@ -215,7 +215,7 @@ function describeOp(trace, index, op) {
 // Everything about a call.
 function describeCall(trace, index, call) {
   const { calls } = trace;
-  const fields = [];
+  const fields = findingFields(trace, "call", call);
   const add = (label, ...parts) => fields.push({ label, parts });
   if (callerText(trace, call)) add("Caller", { text: callerText(trace, call), mono: true });
   add("Thread", { text: threadName(trace, calls.thread[call]) });

@@ -32,7 +32,7 @@ function readPalette() {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => parseColour(style.getPropertyValue(`--${name}`));
   const palette = { tints: [], pixels: [], texts: [] };
-  for (const name of ["bg", "panel", "fg", "muted", "line", "grid", "accent", "band", "arrow", "pinned", "pageable", "h2d"]) {
+  for (const name of ["bg", "panel", "fg", "muted", "line", "grid", "accent", "band", "arrow", "pinned", "pageable", "h2d", "failed"]) {
     palette[name] = css(colour(name));
   }
   const back = colour("bg");
@@ -49,12 +49,12 @@ function readPalette() {
   return palette;
 }
 
-// Draws one frame. `scene` has `ctx`, `width`, `height`, `gutter`, `palette`, `rows`, `places`, `trace`, `index`,
-// `t0`, `scale` (nanoseconds a pixel), `scroll`, `found`, `selection`, `hover`, `showWaits` and `showJoins`.
-// Gives back how many boxes, arrows and texts were drawn.
+// Draws one frame. `scene` has `ctx`, `width`, `height`, `gutter`, `palette`, `rows`, `places`, `marks`, `trace`,
+// `index`, `t0`, `scale` (nanoseconds a pixel), `scroll`, `found`, `selection`, `hover`, `showWaits` and `showJoins`.
+// Gives back how many boxes, arrows, texts and marks were drawn.
 function drawScene(scene) {
   const { ctx, width, height, palette } = scene;
-  const drawn = { boxes: 0, arrows: 0, texts: 0, ticks: 0, rows: 0 };
+  const drawn = { boxes: 0, arrows: 0, texts: 0, ticks: 0, rows: 0, marks: 0 };
   ctx.fillStyle = palette.bg;
   ctx.fillRect(0, 0, width, height);
   const visible = scene.rows.filter((row) => row.isShown && row.top + row.height > scene.scroll && row.top - scene.scroll < height - AXIS_HEIGHT);
@@ -68,6 +68,7 @@ function drawScene(scene) {
   closeStrips(scene);
   drawArrows(scene, drawn);
   drawSelection(scene);
+  drawMarks(scene, drawn);
   ctx.restore();
   drawGutter(scene, visible, drawn);
   drawAxis(scene);

@@ -6,6 +6,7 @@ const index = buildIndex(trace);
 const rows = buildRows(trace, index);
 const places = findPlaces(rows, trace, index);
 const arrows = buildArrows(trace, places);
+const marks = buildMarks(trace, places);
 const allBytes = bytesInFlight(trace, () => true);
 const canvas = find("canvas");
 const overview = find("overview");
@@ -70,13 +71,17 @@ function contextOf(element) {
   return ctx;
 }
 
+// What is to be drawn, without the context to draw it with.
+function scene() {
+  return {
+    width: canvas.clientWidth, height: canvas.clientHeight, gutter: gutterWidth(), palette, rows, places, marks, arrows, trace, index, threadPlaces: joinPlaces, t0: view.t0, scale: timeScale(), scroll: scroller.scrollTop,
+    selection: view.selection, found: view.found, showWaits: isPressed("waits-on"), showJoins: isPressed("joins-on"),
+  };
+}
+
 function draw() {
   if (!palette) palette = readPalette();
-  view.drawn = drawScene({
-    ctx: contextOf(canvas), width: canvas.clientWidth, height: canvas.clientHeight, gutter: gutterWidth(), palette, rows, places,
-    arrows, trace, index, threadPlaces: joinPlaces, t0: view.t0, scale: timeScale(), scroll: scroller.scrollTop,
-    selection: view.selection, found: view.found, showWaits: isPressed("waits-on"), showJoins: isPressed("joins-on"),
-  });
+  view.drawn = drawScene({ ...scene(), ctx: contextOf(canvas) });
   if (view.range) {
     const ctx = canvas.getContext("2d");
     const [from, to] = view.range.slice().sort((a, b) => a - b);
@@ -103,6 +108,10 @@ function drawOverview() {
   for (let x = 0; x < width; x += 1) {
     const tall = Math.round((pixels[x] / peak) * (height - 8));
     if (tall > 0) ctx.fillRect(x, height - tall, 1, tall);
+  }
+  for (const { finding, time, end } of marks) {
+    ctx.fillStyle = markColour(palette, trace.findings[finding]);
+    if (end === "access") ctx.fillRect(time / scale - 1, 0, 3, 8);
   }
   const [from, to] = [view.t0 / scale, Math.max(view.t1 / scale, view.t0 / scale + 2)];
   ctx.fillStyle = palette.bg;
@@ -147,29 +156,39 @@ function selectionOf({ row, track, box }) {
   return row.type === "calls" ? { call: id } : row.type === "captures" ? { capture: id } : { op: id };
 }
 
+// What a click at a point of the canvas selects.
+function selectionAt(x, y) {
+  const finding = findingUnder(scene(), x, y, view.selection ? view.selection.finding : undefined);
+  if (finding >= 0) return { finding };
+  const under = boxUnder(x, y);
+  return under ? selectionOf(under) : null;
+}
+
 function isSame(one, other) {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 
-// Selects an op, a call or a capture; `isJump` brings it into view.
+// Selects an op, a call, a capture or a finding; `isJump` brings it into view.
 function select(selection, isJump = true) {
   view.selection = selection;
   let description = null;
   if (selection && selection.op !== undefined) description = describeOp(trace, index, selection.op);
   else if (selection && selection.call !== undefined) description = describeCall(trace, index, selection.call);
+  else if (selection && selection.finding !== undefined) description = describeFinding(trace, selection.finding);
   else if (selection) description = describeCapture(trace, selection.capture);
   showDetails(find("details"), description, select);
-  const body = find("table").tBodies[0];
-  tableEntries.forEach((entry, at) => {
-    if (body.rows[at]) body.rows[at].setAttribute("aria-selected", String(isSame(entry.selection, selection)));
-  });
+  for (const [table, entries] of [["table", tableEntries], ["findings-table", findingEntries]]) {
+    const body = find(table).tBodies[0];
+    entries.forEach((entry, at) => body.rows[at].setAttribute("aria-selected", String(isSame(entry.selection, selection))));
+  }
   if (selection && isJump) jump(selection);
   redraw();
 }
 
-// When something was, from its submission to its end.
-function spanOf({ op, call, capture }) {
+// When something was, from its submission to its end; null if that is not known.
+function spanOf({ op, call, capture, finding }) {
   const { ops, calls, captures } = trace;
+  if (finding !== undefined) return findingSpan(trace, marks, finding);
   if (op !== undefined) {
     const begin = ops.begin[op] >= 0 ? ops.begin[op] : ops.submitted[op];
     return [ops.submitted[op] >= 0 ? ops.submitted[op] : begin, Math.max(ops.end[op], begin), begin];
@@ -179,9 +198,19 @@ function spanOf({ op, call, capture }) {
   return [begin, end > 0 ? end - 1 : trace.span, begin];
 }
 
+// Where something stands; -1 if it has no place.
+function placeOf({ op, call, finding }) {
+  if (op !== undefined) return places.op[op];
+  if (call !== undefined) return places.call[call];
+  const mark = marks.find((each) => each.finding === finding);
+  return mark ? mark.place : -1;
+}
+
 // Brings something into view: keeps the scale if it can be seen well at it.
 function jump(selection) {
-  const [from, to] = spanOf(selection);
+  const span = spanOf(selection);
+  if (!span) return;
+  const [from, to] = span;
   const shown = view.t1 - view.t0;
   if (to - from > shown * 0.9 || to - from < shown / 25) {
     const wide = Math.max((to - from) * 2.5, SHORTEST * 5);
@@ -189,7 +218,7 @@ function jump(selection) {
   } else if (from < view.t0 || to > view.t1) {
     setView((from + to - shown) / 2, (from + to + shown) / 2);
   }
-  const place = selection.op !== undefined ? places.op[selection.op] : selection.call !== undefined ? places.call[selection.call] : -1;
+  const place = placeOf(selection);
   if (place < 0) return;
   const { row, below } = places.tops[place];
   if (!row.isShown) showAllRows();
@@ -258,17 +287,34 @@ function nextHit(step) {
 let tableEntries = [];
 function fillTable(choice) {
   tableEntries = tableRows(trace, index, choice);
-  showTable(find("table"), tableEntries, choice === "calls", select);
+  showTable(find("table"), choice === "calls" ? CALL_HEADS : WAIT_HEADS, tableEntries, 0, select);
+}
+
+// The list of findings, and the buttons that lead from it to the table of waits and back.
+const findingEntries = findingRows(trace);
+function fillFindings() {
+  const hasFindings = trace.findings !== undefined;
+  const show = (isFindings) => {
+    find("findings").hidden = !isFindings;
+    find("waits").hidden = isFindings;
+  };
+  find("to-findings").hidden = !hasFindings;
+  find("to-findings").addEventListener("click", () => show(true));
+  find("to-waits").addEventListener("click", () => show(false));
+  showTable(find("findings-table"), FINDING_HEADS, findingEntries, 4, select);
+  show(hasFindings);
 }
 
 function showTip(x, y) {
+  const finding = findingUnder(scene(), x, y);
   const under = boxUnder(x, y);
-  canvas.style.cursor = under ? "pointer" : "default";
-  if (!under) {
+  const isSomething = finding >= 0 || under !== null;
+  canvas.style.cursor = isSomething ? "pointer" : "default";
+  if (!isSomething) {
     tip.hidden = true;
     return;
   }
-  const lines = tipText(trace, under.row, under.track, under.box, under.count);
+  const lines = finding >= 0 ? findingTip(trace, finding) : tipText(trace, under.row, under.track, under.box, under.count);
   tip.replaceChildren(...lines.map((text, at) => element(at === 0 ? "strong" : "div", { textContent: text, className: at > 1 ? "muted" : "" })));
   tip.hidden = false;
   tip.style.left = `${Math.min(x + 14, canvas.clientWidth - tip.offsetWidth - 4)}px`;
@@ -312,8 +358,7 @@ canvas.addEventListener("pointerup", (event) => {
     view.range = null;
     setView(from, to);
   } else if (!moved) {
-    const under = boxUnder(event.offsetX, event.offsetY);
-    select(under ? selectionOf(under) : null, false);
+    select(selectionAt(event.offsetX, event.offsetY), false);
   }
 });
 canvas.addEventListener("pointerleave", () => {
@@ -348,8 +393,9 @@ const KEYS = {
   PageUp: () => { scroller.scrollTop -= canvas.clientHeight; }, PageDown: () => { scroller.scrollTop += canvas.clientHeight; },
   0: fitAll, Home: fitAll, r: toggleRows, n: () => nextHit(1), N: () => nextHit(-1), ",": () => neighbour(-1), ".": () => neighbour(1),
   "/": () => find("search").focus(), "?": () => toggleHelp(), f: () => {
-    if (!view.selection) return;
-    const [from, to] = spanOf(view.selection);
+    const span = view.selection && spanOf(view.selection);
+    if (!span) return;
+    const [from, to] = span;
     const wide = Math.max((to - from) * 1.6, SHORTEST);
     setView((from + to - wide) / 2, (from + to + wide) / 2);
   },
@@ -418,11 +464,13 @@ find("command").textContent = find("command").textContent.replace(/^\S*\//, "");
 find("note").textContent = leftOutText(trace);
 find("note").hidden = !find("note").textContent;
 showRows(() => true);
-showLegend(find("legend"), rows);
+markRows(marks, places);
+showLegend(find("legend"), rows, marks.length > 0);
 const causes = [["any", "anything"], ...Object.entries(CAUSES), ["calls", "blocked calls"]];
 find("cause").replaceChildren(...causes.map(([value, text]) => element("option", { value, textContent: text })));
 find("cause").addEventListener("change", (event) => fillTable(event.target.value));
 fillTable("any");
+fillFindings();
 showDetails(find("details"), null, select);
 fitAll();
 document.addEventListener("themechange", () => {
@@ -432,4 +480,4 @@ document.addEventListener("themechange", () => {
 new ResizeObserver(redraw).observe(find("timeline"));
 
 // For scripts that drive the page.
-window.ferryTrace = { trace, index, rows, places, view, setView, zoom, pan, fitAll, select, runSearch, nextHit, draw, boxUnder };
+window.ferryTrace = { trace, index, rows, places, marks, view, setView, zoom, pan, fitAll, select, runSearch, nextHit, draw, boxUnder };

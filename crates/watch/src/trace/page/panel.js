@@ -1,4 +1,5 @@
-// The panel below the timeline: the table of the longest waits and the details of what is selected.
+// The panel below the timeline: the tables of findings and of the longest waits, and the details of what is
+// selected.
 
 function element(tag, properties = {}, children = []) {
   const made = Object.assign(document.createElement(tag), properties);
@@ -6,12 +7,19 @@ function element(tag, properties = {}, children = []) {
   return made;
 }
 
-// A text that may lead to an op or a call.
+// What a part of a text leads to; null if to nothing.
+function targetOf(part) {
+  const kind = ["op", "call", "finding"].find((name) => part[name] !== undefined);
+  return kind ? { [kind]: part[kind] } : null;
+}
+
+// A text that may lead to an op, a call or a finding.
 function partElement(part, select) {
   const tag = part.strong ? "strong" : part.mono ? "code" : "span";
-  if (part.op === undefined && part.call === undefined) return element(tag, { textContent: part.text });
+  const target = targetOf(part);
+  if (!target) return element(tag, { textContent: part.text });
   const link = element("a", { textContent: part.text, tabIndex: 0, role: "link" });
-  const go = () => select(part.op !== undefined ? { op: part.op } : { call: part.call });
+  const go = () => select(target);
   link.addEventListener("click", go);
   link.addEventListener("keydown", (event) => {
     if (event.key === "Enter") go();
@@ -73,27 +81,30 @@ function tableRows(trace, index, choice) {
   }));
 }
 
-function showTable(table, rows, isCalls, select) {
-  const heads = isCalls ? ["Blocked", "Call", "Thread", "Because of", "Caller"] : ["Waited", "Op", "Where", "Because of", "Caller"];
-  const head = (text, at) => element("th", { textContent: text, scope: "col", className: at === 0 ? "number" : "" });
+const WAIT_HEADS = ["Waited", "Op", "Where", "Because of", "Caller"];
+const CALL_HEADS = ["Blocked", "Call", "Thread", "Because of", "Caller"];
+
+// Fills a table; `number` is the column that has numbers.
+function showTable(table, heads, rows, number, select) {
+  const head = (text, at) => element("th", { textContent: text, scope: "col", className: at === number ? "number" : "" });
   table.tHead.replaceChildren(element("tr", {}, heads.map(head)));
-  const cell = (text, at) => element("td", { textContent: text, title: text, className: at === 0 ? "number" : "" });
-  const body = rows.map(({ selection, cells }) => {
-    const row = element("tr", { tabIndex: 0 }, cells.map(cell));
+  const cell = (text, at) => element("td", { textContent: text, title: text, className: at === number ? "number" : "" });
+  const body = rows.map(({ selection, cells, tone = "" }) => {
+    const row = element("tr", { tabIndex: 0, className: tone }, cells.map(cell));
     row.addEventListener("click", () => select(selection));
     row.addEventListener("keydown", (event) => {
       if (event.key === "Enter") select(selection);
     });
     return row;
   });
-  const none = element("tr", {}, [element("td", { textContent: "none", colSpan: 5, className: "muted" })]);
+  const none = element("tr", {}, [element("td", { textContent: "none", colSpan: heads.length, className: "muted" })]);
   table.tBodies[0].replaceChildren(...(body.length > 0 ? body : [none]));
 }
 
 // The kinds of work and calls that the trace has.
-function showLegend(box, rows) {
-  const entry = (name, words) => {
-    const swatch = element("i", { className: "swatch" });
+function showLegend(box, rows, hasFindings) {
+  const entry = (name, words, shape = "") => {
+    const swatch = element("i", { className: `swatch ${shape}`.trim() });
     swatch.style.background = `var(--${name === "capture" ? "d2d" : name})`;
     return element("span", {}, [swatch, words]);
   };
@@ -101,7 +112,8 @@ function showLegend(box, rows) {
   const used = TINTS.filter((_, tint) => tracks.some((track) => track.tints.includes(tint)));
   const hasPageable = rows.some((row) => (row.series || []).some(({ tint, steps }) => tint === "pageable" && steps.size > 0));
   const pageable = hasPageable ? [entry("pageable", "below a box: pageable memory")] : [];
-  box.replaceChildren(...used.map(({ name, words }) => entry(name, words)), ...pageable);
+  const marks = hasFindings ? [entry("failed", "finding", "triangle")] : [];
+  box.replaceChildren(...used.map(({ name, words }) => entry(name, words)), ...pageable, ...marks);
 }
 
 // What a tooltip says of a box that stands for one op or call, or of many that are too narrow to be told apart.

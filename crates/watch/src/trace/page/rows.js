@@ -62,6 +62,10 @@ function callBoxes(trace, ids) {
   return [...ids].sort((a, b) => calls.begin[a] - calls.begin[b] || calls.end[b] - calls.end[a]).map(box);
 }
 
+function callTracks(trace, ids) {
+  return ids.length > 0 ? packTracks(callBoxes(trace, ids), MOST_TRACKS) : [makeTrack([])];
+}
+
 // Indices 0 to count - 1, in groups by a key.
 function groupBy(count, key) {
   const groups = new Map();
@@ -94,6 +98,10 @@ function engineName(trace, key) {
 function buildRows(trace, index) {
   const { ops, calls, threads, streams } = trace;
   const byThread = groupBy(calls.count, (call) => calls.thread[call]);
+  // A thread that never called anything may have touched memory.
+  for (const { access } of allFindings(trace)) {
+    if (access.thread !== null && !byThread.has(access.thread)) byThread.set(access.thread, []);
+  }
   const byStream = groupBy(ops.count, (op) => ops.stream[op]);
   const byWorker = groupBy(ops.count, (op) => (ops.worker[op] >= 0 && ops.begin[op] >= 0 ? ops.worker[op] : null));
   const byEngine = groupBy(ops.count, (op) => {
@@ -110,7 +118,7 @@ function buildRows(trace, index) {
     };
     const keys = (groups, table) => [...groups.keys()].filter((key) => table[key].process === number).sort((a, b) => a - b);
     add("Calls of threads", keys(byThread, threads).map((thread) => ({
-      type: "calls", label: threadName(trace, thread), thread, tracks: packTracks(callBoxes(trace, byThread.get(thread)), MOST_TRACKS),
+      type: "calls", label: threadName(trace, thread), thread, tracks: callTracks(trace, byThread.get(thread)),
     })));
     add("Work of streams", keys(byStream, streams).map((stream) => ({
       type: "ops", label: streamName(trace, stream), note: `device ${streams[stream].device}`, stream,
@@ -157,7 +165,7 @@ function membersOf(rows, head) {
 
 // Whether a row has something between two moments.
 function hasBoxes(row, t0, t1) {
-  if (!row.tracks) return true;
+  if (!row.tracks || (row.marks || []).some((time) => time >= t0 && time <= t1)) return true;
   return row.tracks.some((track) => {
     const at = firstAbove(track.end, t0, 0, track.size, true);
     return at < track.size && track.begin[at] <= t1;

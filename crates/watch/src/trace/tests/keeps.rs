@@ -46,6 +46,22 @@ fn an_op_that_passed_before_it_was_submitted_is_one_op() {
 }
 
 #[test]
+fn a_process_that_calls_exec_is_another_one_afterwards() {
+    let (mut before, mut after) = (MadeFacts::new(7), MadeFacts::new(7));
+    before.copy(8, 3, TO_DEVICE, PIECE);
+    after.copy(8, 3, TO_HOST, PIECE);
+    before.facts.append(&mut after.facts);
+    let tracer = traced(&before.facts, TraceLimits::default());
+    let model = tracer.model();
+    let replaced: Vec<_> =
+        model.processes.iter().map(|process| (process.number, process.is_replaced)).collect();
+    assert_eq!(replaced, [(7, true), (7, false)]);
+    assert_eq!((model.ops.len(), model.streams.len(), model.threads.len()), (2, 2, 2));
+    let of_process = |call: u32| model.threads[model.calls[call as usize].thread as usize].process;
+    assert_eq!(model.ops.iter().map(|op| op.call.map(of_process)).collect::<Vec<_>>(), [Some(0), Some(1)]);
+}
+
+#[test]
 fn an_op_that_another_thread_saw_begin_has_its_begin() {
     let mut made = MadeFacts::new(7);
     let early = made.copy(8, 3, TO_DEVICE, PIECE);

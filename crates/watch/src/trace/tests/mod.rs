@@ -1,6 +1,7 @@
 //! Tests of the tracer as a whole: what it keeps, what its files say to readers that are not ours.
 
 mod boxes;
+mod findings;
 mod keeps;
 mod msprof;
 mod page;

@@ -35,12 +35,7 @@ impl<T: Sliced> SpanMap<T> {
         if start >= end {
             return;
         }
-        self.cut(start);
-        self.cut(end);
-        let inside: Vec<u64> = self.spans.range(start..end).map(|(at, _)| *at).collect();
-        for at in inside {
-            self.spans.remove(&at);
-        }
+        self.remove(start, end);
         self.spans.insert(start, (end, value));
     }
 
@@ -75,6 +70,27 @@ impl<T: Sliced> SpanMap<T> {
         for (at, (to, value)) in self.spans.range_mut(start..end) {
             change(*at, *to, value);
         }
+    }
+
+    /// Takes all values of a range away.
+    pub fn remove(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        self.cut(start);
+        self.cut(end);
+        let inside: Vec<u64> = self.spans.range(start..end).map(|(at, _)| *at).collect();
+        inside.iter().for_each(|at| drop(self.spans.remove(at)));
+    }
+
+    /// Keeps the spans whose value `keep` says yes to.
+    pub fn retain(&mut self, mut keep: impl FnMut(&mut T) -> bool) {
+        self.spans.retain(|_, (_, value)| keep(value));
+    }
+
+    /// How many spans there are.
+    pub fn len(&self) -> usize {
+        self.spans.len()
     }
 
     /// Makes one span of a range, all of which has values; `join` adds the value of each part to the first.

@@ -1,0 +1,216 @@
+//! Memory of the program's own, mapped twice: when it is registered its pages move into a file in memory, of
+//! which the engine has a view too; when it is unregistered the bytes move back into private memory.
+//!
+//! Other threads may use the memory all the time. So both moves are done while its pages are not in the page
+//! table and userfaultfd is told of accesses: a thread that comes waits until the new mapping is there. Only
+//! private memory without a file is moved; stacks, files and memory of other kinds stay what they are.
+
+use super::{step, uffd::Uffd};
+use crate::os::{files::read_to_string, mapping::Mapping, page::page_size};
+use std::{
+    collections::BTreeMap,
+    ffi::c_void,
+    ops::Range,
+    ptr,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+const MREMAP_DONTUNMAP: i32 = 4;
+
+/// The engine's views, by the program's address.
+static DOUBLED: Mutex<BTreeMap<usize, Mapping>> = Mutex::new(BTreeMap::new());
+/// The pages that are being moved: whoever accesses them waits.
+static HELD: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Whether the page is being moved.
+pub(super) fn is_held(address: usize) -> bool {
+    let [start, end] = [0, 1].map(|word| HELD[word].load(Ordering::Acquire));
+    (start..end).contains(&address)
+}
+
+fn hold(range: &Range<usize>) {
+    HELD[0].store(range.start, Ordering::Release);
+    HELD[1].store(range.end, Ordering::Release);
+}
+
+fn let_go(uffd: &Uffd, range: &Range<usize>) {
+    HELD[1].store(0, Ordering::Release);
+    uffd.wake(range);
+}
+
+/// Maps the pages of a range twice. Says the engine's address of the first page, or why they stay as they
+/// are.
+pub(super) fn double(uffd: &Uffd, user: &Range<usize>) -> Result<usize, String> {
+    let mut doubled = DOUBLED.lock().unwrap_or_else(PoisonError::into_inner);
+    is_private(user)?;
+    let engine = engine_view(user.len())?;
+    uffd.register_missing(user).map_err(|why| format!("userfaultfd: {why}"))?;
+    hold(user);
+    // Nothing is allocated until all is moved: the allocator's memory may be among it.
+    let is_moved = move_to(engine.addr(), user);
+    let_go(uffd, user);
+    if !is_moved {
+        uffd.unregister(user);
+        return Err("its pages cannot be moved".into());
+    }
+    engine.lock_on_fault(0, user.len());
+    let at = engine.addr();
+    doubled.insert(user.start, engine);
+    Ok(at)
+}
+
+/// An empty view of the engine's.
+fn engine_view(len: usize) -> Result<Mapping, String> {
+    let (engine, _) = Mapping::shared("ferry:registered", len).map_err(|error| error.to_string())?;
+    if !engine.open(0, len) {
+        return Err(std::io::Error::last_os_error().to_string());
+    }
+    engine.advise(0, len, libc::MADV_DONTFORK);
+    engine.advise(0, len, libc::MADV_DONTDUMP);
+    Ok(engine)
+}
+
+/// Moves the bytes of the program's pages to the engine's, and lays those over the program's addresses.
+fn move_to(engine: usize, user: &Range<usize>) -> bool {
+    let Some(taken) = take_away(user) else { return false };
+    // SAFETY: the pages were taken away from everybody else; the engine's view is as long, and empty.
+    unsafe { copy_pages(taken, engine, user.len()) };
+    let is_laid = lay(engine, user);
+    if is_laid {
+        // SAFETY: the pages that were taken away; their bytes are in the engine's view.
+        unsafe { libc::munmap(taken as *mut c_void, user.len()) };
+    } else {
+        let move_over = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        let (from, to) = (taken as *mut c_void, user.start as *mut c_void);
+        // SAFETY: puts the pages back.
+        unsafe { libc::mremap(from, user.len(), user.len(), move_over, to) };
+    }
+    is_laid
+}
+
+/// Moves the bytes back into private memory; the engine's view stays until [`forget`].
+pub(super) fn unite(uffd: &Uffd, user: &Range<usize>) {
+    let doubled = DOUBLED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(engine) = doubled.get(&user.start) else { return };
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address of the system's choice.
+    let own = unsafe { libc::mmap(ptr::null_mut(), user.len(), access, flags, -1, 0) };
+    if own == libc::MAP_FAILED {
+        return;
+    }
+    hold(user);
+    step::wait_for(user);
+    if uffd.register_missing(user).is_ok() {
+        uffd.arm(user);
+        let move_over = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        // SAFETY: the bytes of the engine's view, which is as long; then the copy is moved over the view of
+        // the program, whose bytes it has.
+        unsafe {
+            copy_pages(engine.addr(), own.addr(), user.len());
+            libc::mremap(own, user.len(), user.len(), move_over, user.start as *mut c_void);
+        }
+    }
+    let_go(uffd, user);
+}
+
+/// The program has unmapped some addresses. If registered memory was there, without being unregistered, the
+/// engine loses its view as well: copies fail as they would have. Says whether there was any.
+///
+/// Never waits: the thread that moves pages unmaps, too, and waits for the monitor.
+pub(super) fn unmapped(range: &Range<usize>) -> bool {
+    if is_held(range.start) {
+        return false;
+    }
+    let Ok(mut doubled) = DOUBLED.try_lock() else { return false };
+    let starts = doubled.range(..range.end).filter(|(start, engine)| *start + engine.len() > range.start);
+    let starts: Vec<usize> = starts.map(|(start, _)| *start).collect();
+    for start in &starts {
+        let Some(engine) = doubled.remove(start) else { continue };
+        // SAFETY: takes away the access rights of a mapping of ours; copies that meet it fail.
+        unsafe { libc::mprotect(engine.addr() as *mut c_void, engine.len(), libc::PROT_NONE) };
+        // The addresses stay taken: work that was submitted may still name them.
+        std::mem::forget(engine);
+    }
+    !starts.is_empty()
+}
+
+/// The engine does not use its view any more. False if the range was not doubled.
+pub fn forget(start: usize) -> bool {
+    DOUBLED.lock().unwrap_or_else(PoisonError::into_inner).remove(&start).is_some()
+}
+
+/// Moves the pages of a mapping to other addresses; its own are empty then, and still mapped.
+fn take_away(part: &Range<usize>) -> Option<usize> {
+    let flags = libc::MREMAP_MAYMOVE | MREMAP_DONTUNMAP;
+    let (at, len) = (part.start as *mut c_void, part.len());
+    // SAFETY: whoever accesses the pages waits until their bytes are back.
+    let taken = unsafe { libc::mremap(at, len, len, flags, ptr::null_mut::<c_void>()) };
+    (taken != libc::MAP_FAILED).then_some(taken.addr())
+}
+
+/// Lays the engine's memory over the program's addresses, too.
+fn lay(engine: usize, user: &Range<usize>) -> bool {
+    let (from, to) = (engine as *mut c_void, user.start as *mut c_void);
+    // SAFETY: the bytes that were at these addresses are in the engine's view; of that, none is taken away,
+    // since its length is 0 here.
+    let laid = unsafe { libc::mremap(from, 0, user.len(), libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to) };
+    laid != libc::MAP_FAILED
+}
+
+/// Copies pages, but for those that are zero: the other side is empty.
+///
+/// # Safety
+/// Both sides are whole pages that are mapped, as long as that.
+unsafe fn copy_pages(from: usize, to: usize, len: usize) {
+    for offset in (0..len).step_by(page_size()) {
+        let (from, to) = ((from + offset) as *const u64, (to + offset) as *mut u64);
+        let words = page_size() / 8;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if (0..words).any(|word| from.add(word).read() != 0) {
+                ptr::copy_nonoverlapping(from, to, words);
+            }
+        }
+    }
+}
+
+/// Whether a range lies in one mapping of private memory without a file.
+fn is_private(user: &Range<usize>) -> Result<(), String> {
+    let maps = read_to_string("/proc/self/maps").map_err(|why| format!("/proc/self/maps: {why}"))?;
+    let mut all = maps.lines().filter_map(|line| Some((range_of(line)?, line)));
+    let found = all.find(|(range, _)| range.contains(&user.start));
+    let (range, line) = found.ok_or("it is not mapped")?;
+    let mut words = line.split_ascii_whitespace().skip(1);
+    let (rights, name) = (words.next(), words.nth(3).unwrap_or_default());
+    let is_plain = name.is_empty() || name == "[heap]" || name.starts_with("[anon:");
+    if rights != Some("rw-p") || !is_plain || user.end > range.end {
+        return Err(format!("it is not one mapping of private memory: {line}"));
+    }
+    Ok(())
+}
+
+fn range_of(line: &str) -> Option<Range<usize>> {
+    let (start, rest) = line.split_once('-')?;
+    let (end, _) = rest.split_once(' ')?;
+    Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_private_memory_without_a_file_is_moved() {
+        let page = page_size();
+        let own = vec![1_u8; 8 * page];
+        let start = (own.as_ptr() as usize).next_multiple_of(page);
+        assert_eq!(is_private(&(start..start + 4 * page)), Ok(()), "memory of an allocator");
+        let code = is_private as fn(&Range<usize>) -> Result<(), String> as usize / page * page;
+        for other in [code, page] {
+            assert!(is_private(&(other..other + page)).is_err(), "{other:#x}");
+        }
+    }
+}

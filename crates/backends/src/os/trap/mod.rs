@@ -1,0 +1,207 @@
+//! Accesses of the CPU to memory that is mapped twice: the program's view is watched, the engine's is not.
+//!
+//! Pages of the program's view are *armed*: taken out of its page table. The kernel tells of the next access
+//! to each (`uffd`), by the program or by a system call, and the accessing thread waits. The monitor, a
+//! thread of ours, asks its [`Judge`] what the access is. If it is of no interest, pages are opened around
+//! it. Otherwise the thread says where it is (`answer`), and is let over that one instruction (`step`), so
+//! that the access happens as it would have without us and the page is armed again. A thread inside a system
+//! call is never sent a signal: where it is comes from the kernel's files (`place`), and the page stays open.
+//!
+//! What is in flight, and what becomes of what is seen, is the judge's business, who knows nothing of pages
+//! and signals. Arrows: `step` and `answer` use `uffd` and `chain`; this module uses all.
+
+pub(in crate::os) mod answer;
+mod chain;
+pub(crate) mod doubled;
+pub mod place;
+mod pointers;
+mod snapshot;
+mod step;
+mod uffd;
+
+use super::{page::page_size, threads};
+use answer::{Question, StackAnswer};
+use place::{ThreadPlace, ThreadStatus};
+pub use pointers::{DevicePointer, tell_pointers};
+pub use snapshot::{Snapshot, at_fork};
+use std::{
+    io,
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
+use uffd::{Event, Uffd};
+pub use uffd::{PageFault, populate};
+
+/// The stack of the monitor.
+const STACK: usize = 1 << 20;
+
+/// An access to armed memory that is in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct TrappedAccess {
+    /// The first byte in the page.
+    pub address: usize,
+    /// How many bytes of the page are known to be accessed: one, unless a system call names more.
+    pub len: usize,
+    /// Whether they are written.
+    pub is_write: bool,
+    /// The thread.
+    pub thread: i32,
+    /// Where the thread is, as far as the kernel says.
+    pub place: ThreadPlace,
+}
+
+/// What is to be done about an access.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Verdict {
+    /// The stack is wanted.
+    pub wants_stack: bool,
+    /// The page should be armed again after the access.
+    pub keeps_armed: bool,
+}
+
+/// Decides on accesses. It is called by the monitor, while the accessing thread waits: it takes no lock that
+/// a thread of the program may hold while it touches memory of the program's.
+pub trait Judge: Send + Sync {
+    /// The pages to open, if the page of this address has nothing in flight.
+    fn free_around(&self, address: usize) -> Option<Range<usize>>;
+
+    /// What is to be done about an access to a page that has something in flight.
+    fn judge(&self, access: &TrappedAccess) -> Verdict;
+
+    /// The access is about to happen: the thread goes on when this returns. `frames` is the stack, if it was
+    /// wanted and the thread
+    /// could say it, from the instruction itself on; `is_open` whether the page is not armed any more.
+    fn happens(&self, access: &TrappedAccess, frames: Option<Vec<u64>>, is_open: bool);
+
+    /// The program has unmapped registered memory that is mapped twice.
+    fn unmapped(&self, range: Range<usize>);
+}
+
+/// The watch over views of this process.
+#[derive(Clone, Copy)]
+pub struct Trap {
+    uffd: &'static Uffd,
+}
+
+impl Trap {
+    /// Begins to watch, for as long as the process lives; `lines` is called by a thread that is asked for its
+    /// stack, inside a signal handler.
+    pub fn open(judge: Arc<dyn Judge>, lines: fn()) -> io::Result<Trap> {
+        static OPENED: OnceLock<()> = OnceLock::new();
+        if OPENED.set(()).is_err() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let uffd: &'static Uffd = Box::leak(Box::new(Uffd::open()?));
+        let can_ask = answer::install(uffd, lines);
+        let can_step = can_ask && step::install(uffd);
+        let monitor = Monitor { uffd, judge, can_ask, can_step };
+        threads::end::spawn_staying("ferry-accesses".into(), STACK, move || monitor.run())?;
+        Ok(Trap { uffd })
+    }
+
+    /// Has accesses to armed pages of this view told of.
+    pub fn watch(&self, view: &Range<usize>) -> io::Result<()> {
+        self.uffd.register(view)
+    }
+
+    /// Undoes `watch`. When it returns, no thread arms pages of it any more.
+    pub fn leave(&self, view: &Range<usize>) {
+        step::wait_for(view);
+        self.uffd.unregister(view);
+    }
+
+    /// Maps whole pages of private memory of the program's twice, and says the engine's address of them.
+    pub fn double(&self, user: &Range<usize>) -> Result<usize, String> {
+        doubled::double(self.uffd, user)
+    }
+
+    /// Undoes `double` for the program; the engine's view stays until the backend forgets it.
+    pub fn unite(&self, user: &Range<usize>) {
+        doubled::unite(self.uffd, user);
+    }
+
+    /// Arms pages of a view that are in memory.
+    pub fn arm(&self, pages: &Range<usize>) {
+        self.uffd.arm(pages);
+    }
+
+    /// Opens pages.
+    pub fn open_pages(&self, pages: &Range<usize>) {
+        self.uffd.open_pages(pages);
+    }
+}
+
+/// The thread that is told of accesses.
+struct Monitor {
+    uffd: &'static Uffd,
+    judge: Arc<dyn Judge>,
+    can_ask: bool,
+    can_step: bool,
+}
+
+impl Monitor {
+    fn run(&self) {
+        loop {
+            match self.uffd.next() {
+                Ok(Some(Event::Fault(fault))) => self.handle(&fault),
+                Ok(Some(Event::Unmap(range))) => {
+                    if doubled::unmapped(&range) {
+                        self.judge.unmapped(range);
+                    }
+                }
+                Ok(None) => {}
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+                // The program has closed the descriptor: nothing can be armed any more, and nobody waits.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn handle(&self, fault: &PageFault) {
+        // The page is being moved, and the thread is woken when that is done.
+        if doubled::is_held(fault.address) {
+            return;
+        }
+        if let Some(pages) = self.judge.free_around(fault.address) {
+            return self.uffd.open_pages(&pages);
+        }
+        let page = fault.address / page_size() * page_size();
+        let known = place::of_thread(fault.thread);
+        let access = access_of(fault, page, known.unwrap_or_default());
+        let verdict = self.judge.judge(&access);
+        let can_answer = known.is_some_and(|place| place.system_call.is_none());
+        let is_asked = can_answer && (verdict.wants_stack || verdict.keeps_armed);
+        if !(is_asked && self.ask(&access, page, verdict)) {
+            self.judge.happens(&access, None, true);
+            self.uffd.open_pages(&(page..page + page_size()));
+        }
+    }
+
+    /// A thread that blocks the signal, or that a debugger would stop at it, is not asked.
+    fn ask(&self, access: &TrappedAccess, page: usize, verdict: Verdict) -> bool {
+        let status = place::status_of(access.thread);
+        let can_ask = |status: &ThreadStatus| {
+            self.can_ask && !status.is_traced && status.blocked >> (answer::SIGNAL - 1) & 1 == 0
+        };
+        if !status.as_ref().is_some_and(can_ask) {
+            return false;
+        }
+        let (wants_stack, may_step) = (verdict.wants_stack, verdict.keeps_armed && self.can_step);
+        let question = Question { thread: access.thread, page, wants_stack, may_step };
+        answer::ask(&question, |StackAnswer { frames, has_stepped }| {
+            let frames = Some(frames).filter(|frames| !frames.is_empty());
+            self.judge.happens(access, frames, !has_stepped);
+        })
+    }
+}
+
+/// What is accessed of the page.
+fn access_of(fault: &PageFault, page: usize, place: ThreadPlace) -> TrappedAccess {
+    let PageFault { address, is_write, thread } = *fault;
+    let end = place
+        .system_call
+        .and_then(|call| call.buffer())
+        .map(|(start, len)| start.saturating_add(len).min(page + page_size()))
+        .filter(|end| *end > address);
+    TrappedAccess { address, len: end.map_or(1, |end| end - address), is_write, thread, place }
+}

@@ -1,0 +1,147 @@
+//! Where a waiting thread is, from the kernel's files about it: in which system call, at which instruction,
+//! which signals it blocks, whether it is traced.
+
+use std::{fmt::Write as _, fs::File, io::Read};
+
+/// Where a thread is that waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadPlace {
+    /// The system call that it is in.
+    pub system_call: Option<SystemCall>,
+    /// The next instruction of the program.
+    pub pc: u64,
+    /// The stack pointer there.
+    pub sp: u64,
+}
+
+/// A system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SystemCall {
+    /// Its number.
+    pub number: i64,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+}
+
+impl SystemCall {
+    /// The one range of bytes that it is given, where it is one of those that take one.
+    pub fn buffer(&self) -> Option<(usize, usize)> {
+        const WITH_BUFFER: [i64; 6] = [
+            libc::SYS_read,
+            libc::SYS_write,
+            libc::SYS_pread64,
+            libc::SYS_pwrite64,
+            libc::SYS_sendto,
+            libc::SYS_recvfrom,
+        ];
+        let [_, buffer, len, ..] = self.arguments;
+        WITH_BUFFER.contains(&self.number).then_some((buffer as usize, len as usize))
+    }
+}
+
+/// Where the thread is, if the kernel says so: it does not of a thread that runs.
+pub fn of_thread(thread: i32) -> Option<ThreadPlace> {
+    let mut text = [0; 256];
+    parse(read(thread, "syscall", &mut text)?)
+}
+
+fn parse(text: &str) -> Option<ThreadPlace> {
+    let mut words = text.split_ascii_whitespace();
+    let number = words.next()?.parse::<i64>().ok()?;
+    let mut next = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+    let system_call = match number {
+        -1 => None,
+        _ => {
+            let mut arguments = [0; 6];
+            for argument in &mut arguments {
+                *argument = next()?;
+            }
+            Some(SystemCall { number, arguments })
+        }
+    };
+    Some(ThreadPlace { system_call, sp: next()?, pc: next()? })
+}
+
+/// What decides whether a thread can be sent a signal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadStatus {
+    /// A debugger traces it.
+    pub is_traced: bool,
+    /// The signals that it blocks, the first in bit 0.
+    pub blocked: u64,
+}
+
+/// The status of a thread.
+pub fn status_of(thread: i32) -> Option<ThreadStatus> {
+    let mut text = [0; 4096];
+    let text = read(thread, "status", &mut text)?;
+    let field = |name: &str| Some(text.lines().find_map(|line| line.strip_prefix(name))?.trim());
+    Some(ThreadStatus {
+        is_traced: field("TracerPid:")? != "0",
+        blocked: u64::from_str_radix(field("SigBlk:")?, 16).ok()?,
+    })
+}
+
+/// Reads a file about a thread, without allocating.
+fn read<'a>(thread: i32, name: &str, to: &'a mut [u8]) -> Option<&'a str> {
+    let mut path = PathText { bytes: [0; 48], len: 0 };
+    write!(path, "/proc/self/task/{thread}/{name}").ok()?;
+    let mut file = File::open(path.text()?).ok()?;
+    let mut used = 0;
+    while used < to.len() {
+        match file.read(&mut to[used..]).ok()? {
+            0 => break,
+            got => used += got,
+        }
+    }
+    std::str::from_utf8(&to[..used]).ok()
+}
+
+/// A short path.
+struct PathText {
+    bytes: [u8; 48],
+    len: usize,
+}
+
+impl PathText {
+    fn text(&self) -> Option<&str> {
+        std::str::from_utf8(&self.bytes[..self.len]).ok()
+    }
+}
+
+impl std::fmt::Write for PathText {
+    fn write_str(&mut self, part: &str) -> std::fmt::Result {
+        let room = self.bytes.get_mut(self.len..self.len + part.len()).ok_or(std::fmt::Error)?;
+        room.copy_from_slice(part.as_bytes());
+        self.len += part.len();
+        Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_in_a_system_call_or_at_an_instruction() {
+        let call = SystemCall { number: 1, arguments: [1, 0x1000, 6, 4, 5, 6] };
+        for (text, want) in [
+            ("1 0x1 0x1000 0x6 0x4 0x5 0x6 0x7fff 0x7f52", Some((Some(call), 0x7fff, 0x7f52))),
+            ("-1 0x7fff 0x55b1", Some((None, 0x7fff, 0x55b1))),
+            ("running\n", None),
+            ("1 0x1", None),
+        ] {
+            let want = want.map(|(system_call, sp, pc)| ThreadPlace { system_call, sp, pc });
+            assert_eq!(parse(text), want, "{text}");
+        }
+        assert_eq!(call.buffer(), Some((0x1000, 6)));
+    }
+
+    #[test]
+    fn this_thread_is_not_traced_and_blocks_what_it_blocks() {
+        // SAFETY: asks for a number.
+        let status = status_of(unsafe { libc::gettid() }).expect("a status");
+        assert_eq!(status.blocked & (1 << (libc::SIGURG - 1)), 0);
+        assert_eq!(status_of(i32::MAX), None);
+    }
+}

@@ -1,0 +1,190 @@
+//! One instruction of a thread with some armed pages open: the trap flag is set, and when the CPU has done
+//! the instruction, the handler of SIGTRAP arms the pages again.
+//!
+//! All of it runs in signal handlers: system calls, atomics, and a table of a fixed size. Only x86_64 has the
+//! flag; elsewhere no thread can step.
+
+use super::{chain::ChainedHandler, uffd::Uffd};
+use std::{
+    ffi::c_void,
+    mem,
+    ops::Range,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering},
+    },
+};
+
+/// Threads that can step at the same time.
+const THREADS: usize = 64;
+/// Pages that one instruction may touch: two ends, each of which may lie across a border.
+const PAGES: usize = 4;
+
+/// The instruction that a thread is stepped over.
+struct SingleStep {
+    /// The thread; 0 if the entry is free.
+    thread: AtomicI32,
+    /// Pages that are open for it; 0 for none.
+    pages: [AtomicUsize; PAGES],
+    /// The thread blocked SIGTRAP, and is to do so again.
+    blocks: AtomicBool,
+}
+
+static STEPS: [SingleStep; THREADS] = [const {
+    SingleStep {
+        thread: AtomicI32::new(0),
+        pages: [const { AtomicUsize::new(0) }; PAGES],
+        blocks: AtomicBool::new(false),
+    }
+}; THREADS];
+
+static BEFORE: ChainedHandler = ChainedHandler::new();
+static UFFD: OnceLock<&'static Uffd> = OnceLock::new();
+
+/// Whether threads can be stepped from here on.
+pub fn install(uffd: &'static Uffd) -> bool {
+    let _ = UFFD.set(uffd);
+    flags::IS_KNOWN && BEFORE.install(libc::SIGTRAP, on_trap)
+}
+
+/// Has the interrupted thread run one instruction with the page open, and then arms it. False if it cannot,
+/// and then nothing has changed.
+///
+/// # Safety
+/// `context` is the kernel's, in a handler that interrupted this thread.
+pub unsafe fn begin(context: *mut c_void, page: usize) -> bool {
+    if !flags::IS_KNOWN || !ChainedHandler::is_installed(libc::SIGTRAP, on_trap) {
+        return false;
+    }
+    // SAFETY: the caller's promise.
+    let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+    let Some(step) = SingleStep::mine() else { return false };
+    if !flags::is_set(context) {
+        // New, or left over from a handler of the program's that did not return.
+        step.arm_pages();
+        // SAFETY: the mask that the kernel gives back to the thread.
+        step.blocks.store(unsafe { unblock(&mut context.uc_sigmask) }, Ordering::Relaxed);
+    }
+    let Some(free) =
+        step.pages.iter().find(|open| matches!(open.load(Ordering::Relaxed), at if at == 0 || at == page))
+    else {
+        return false;
+    };
+    free.store(page, Ordering::SeqCst);
+    flags::set(context);
+    true
+}
+
+/// Waits until no thread is inside a step that has pages of this range open.
+pub fn wait_for(range: &Range<usize>) {
+    let is_open = |page: &AtomicUsize| range.contains(&page.load(Ordering::SeqCst));
+    for _ in 0..1000 {
+        let is_busy = STEPS.iter().any(|step| step.pages.iter().any(is_open));
+        if !is_busy {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+impl SingleStep {
+    /// The entry of the calling thread, which it keeps until its step is over.
+    fn mine() -> Option<&'static SingleStep> {
+        // SAFETY: asks for a number.
+        let me = unsafe { libc::gettid() };
+        STEPS.iter().find(|step| step.thread.load(Ordering::Relaxed) == me).or_else(|| {
+            let claim = |step: &&SingleStep| {
+                step.thread.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            };
+            STEPS.iter().find(claim)
+        })
+    }
+
+    fn arm_pages(&self) {
+        let size = crate::os::page::page_size();
+        for page in &self.pages {
+            let start = page.load(Ordering::Relaxed);
+            if let Some(uffd) = UFFD.get().filter(|_| start != 0) {
+                uffd.arm(&(start..start + size));
+            }
+            page.store(0, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Takes SIGTRAP out of a mask; whether it was in.
+///
+/// # Safety
+/// The mask is one.
+unsafe fn unblock(mask: &mut libc::sigset_t) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let was = libc::sigismember(mask, libc::SIGTRAP) == 1;
+        libc::sigdelset(mask, libc::SIGTRAP);
+        was
+    }
+}
+
+unsafe extern "C" fn on_trap(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    const TRAP_TRACE: i32 = 2;
+    // SAFETY: the kernel gives both to a SA_SIGINFO handler.
+    let (code, user) = unsafe { ((*info).si_code, &mut *context.cast::<libc::ucontext_t>()) };
+    if code == TRAP_TRACE && flags::is_set(user) {
+        // SAFETY: asks for a number.
+        let me = unsafe { libc::gettid() };
+        if let Some(step) = STEPS.iter().find(|step| step.thread.load(Ordering::Relaxed) == me) {
+            flags::clear(user);
+            step.arm_pages();
+            if step.blocks.swap(false, Ordering::Relaxed) {
+                // SAFETY: the mask that the kernel gives back to the thread.
+                unsafe { libc::sigaddset(&mut user.uc_sigmask, libc::SIGTRAP) };
+            }
+            return step.thread.store(0, Ordering::Release);
+        }
+    }
+    // SAFETY: as the kernel gave them.
+    if unsafe { BEFORE.call(signal, info, context) } {
+        return;
+    }
+    if code == TRAP_TRACE {
+        // A step that was interrupted by a handler in which another one ended.
+        return flags::clear(user);
+    }
+    // SAFETY: plain data for a valid call; zeroes are the default action without flags.
+    unsafe {
+        let action: libc::sigaction = mem::zeroed();
+        libc::sigaction(signal, &action, std::ptr::null_mut());
+        libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), libc::gettid(), signal, info);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod flags {
+    const TRAP: i64 = 1 << 8;
+    pub const IS_KNOWN: bool = true;
+
+    pub fn is_set(context: &libc::ucontext_t) -> bool {
+        context.uc_mcontext.gregs[libc::REG_EFL as usize] & TRAP != 0
+    }
+
+    pub fn set(context: &mut libc::ucontext_t) {
+        context.uc_mcontext.gregs[libc::REG_EFL as usize] |= TRAP;
+    }
+
+    pub fn clear(context: &mut libc::ucontext_t) {
+        context.uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP;
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod flags {
+    pub const IS_KNOWN: bool = false;
+
+    pub fn is_set(_: &libc::ucontext_t) -> bool {
+        false
+    }
+
+    pub fn set(_: &mut libc::ucontext_t) {}
+
+    pub fn clear(_: &mut libc::ucontext_t) {}
+}

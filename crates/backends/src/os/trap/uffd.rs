@@ -1,0 +1,227 @@
+//! userfaultfd in minor mode: pages that are in memory and not in the page table of a view.
+//!
+//! The kernel tells of every access to such a page, the program's and its own, and has the accessing thread
+//! wait until the page is put into the page table. Numbers and layouts are those of the kernel's interface.
+
+use crate::os::{files::above, page::page_size};
+use std::{
+    ffi::c_void,
+    io,
+    ops::Range,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+};
+
+const API: u64 = 0xaa;
+const FEATURE_EVENT_UNMAP: u64 = 1 << 6;
+const FEATURE_THREAD_ID: u64 = 1 << 8;
+const FEATURE_MINOR_SHMEM: u64 = 1 << 10;
+const FEATURE_EXACT_ADDRESS: u64 = 1 << 11;
+const MODE_MISSING: u64 = 1;
+const MODE_MINOR: u64 = 1 << 2;
+const EVENT_PAGEFAULT: u8 = 0x12;
+const EVENT_UNMAP: u8 = 0x16;
+const FLAG_WRITE: u64 = 1;
+
+const IOCTL_API: u64 = 0xc018_aa3f;
+const IOCTL_REGISTER: u64 = 0xc020_aa00;
+const IOCTL_UNREGISTER: u64 = 0x8010_aa01;
+const IOCTL_WAKE: u64 = 0x8010_aa02;
+const IOCTL_CONTINUE: u64 = 0xc020_aa07;
+const DEVICE_NEW: u64 = 0xaa00;
+
+const MADV_POPULATE_WRITE: i32 = 23;
+const MADV_DONTNEED_LOCKED: i32 = 24;
+
+#[repr(C)]
+struct Api {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Register {
+    start: u64,
+    len: u64,
+    mode: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Pages {
+    start: u64,
+    len: u64,
+}
+
+#[repr(C)]
+struct Continue {
+    start: u64,
+    len: u64,
+    mode: u64,
+    mapped: i64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Message {
+    event: u8,
+    reserved: [u8; 7],
+    flags: u64,
+    address: u64,
+    thread: u32,
+    unused: u32,
+}
+
+/// An access to a page that is in memory and not in the page table.
+#[derive(Clone, Copy, Debug)]
+pub struct PageFault {
+    /// The byte.
+    pub address: usize,
+    /// Whether it is written.
+    pub is_write: bool,
+    /// The system's number of the accessing thread.
+    pub thread: i32,
+}
+
+/// What the kernel tells.
+pub enum Event {
+    /// An access; the thread waits.
+    Fault(PageFault),
+    /// The program is unmapping this range, and goes on.
+    Unmap(Range<usize>),
+}
+
+/// The descriptor.
+pub struct Uffd(OwnedFd);
+
+impl Uffd {
+    /// Opens one that is told of system calls as well; where that is not allowed, system calls would fail
+    /// on pages that are not in the page table.
+    pub fn open() -> io::Result<Uffd> {
+        let file = above(by_call).or_else(|why| above(by_device).map_err(|_| why))?;
+        let uffd = Uffd(file);
+        let features = FEATURE_MINOR_SHMEM | FEATURE_THREAD_ID | FEATURE_EXACT_ADDRESS | FEATURE_EVENT_UNMAP;
+        let mut api = Api { api: API, features, ioctls: 0 };
+        uffd.ask(IOCTL_API, &mut api)?;
+        Ok(uffd)
+    }
+
+    /// Has accesses to these pages told of, if the pages are in memory and not in the page table.
+    pub fn register(&self, range: &Range<usize>) -> io::Result<()> {
+        let (start, len) = (range.start as u64, range.len() as u64);
+        self.ask(IOCTL_REGISTER, &mut Register { start, len, mode: MODE_MINOR, ioctls: 0 })
+    }
+
+    /// Has all accesses to these pages told of that are not in the page table.
+    pub fn register_missing(&self, range: &Range<usize>) -> io::Result<()> {
+        let (start, len) = (range.start as u64, range.len() as u64);
+        let mode = MODE_MISSING | MODE_MINOR;
+        let both = self.ask(IOCTL_REGISTER, &mut Register { start, len, mode, ioctls: 0 });
+        // Private memory has no minor faults.
+        both.or_else(|_| {
+            self.ask(IOCTL_REGISTER, &mut Register { start, len, mode: MODE_MISSING, ioctls: 0 })
+        })
+    }
+
+    /// Has threads that wait for these pages look again.
+    pub fn wake(&self, range: &Range<usize>) {
+        let _ = self.ask(IOCTL_WAKE, &mut pages(range));
+    }
+
+    /// Undoes `register`; threads that wait go on.
+    pub fn unregister(&self, range: &Range<usize>) {
+        let _ = self.ask(IOCTL_UNREGISTER, &mut pages(range));
+    }
+
+    /// Waits for the next event.
+    pub fn next(&self) -> io::Result<Option<Event>> {
+        let mut message = Message::default();
+        let (to, size) = ((&raw mut message).cast::<c_void>(), size_of::<Message>());
+        // SAFETY: reads a message into a place of its size.
+        let got = unsafe { libc::read(self.0.as_raw_fd(), to, size) };
+        if got < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let Message { event, flags, address, thread, .. } = message;
+        let (flags, address) = (flags as usize, address as usize);
+        Ok(match event {
+            _ if got as usize != size => None,
+            EVENT_PAGEFAULT => {
+                let is_write = flags as u64 & FLAG_WRITE != 0;
+                Some(Event::Fault(PageFault { address, is_write, thread: thread as i32 }))
+            }
+            // Of this event the same words are the first address and the end.
+            EVENT_UNMAP => Some(Event::Unmap(flags..address)),
+            _ => None,
+        })
+    }
+
+    /// Takes pages out of the page table of the view `range`: each is told of at its next access. No byte
+    /// changes.
+    pub fn arm(&self, range: &Range<usize>) {
+        let start = range.start as *mut c_void;
+        // SAFETY: a shared mapping, whose bytes stay in the file behind it.
+        unsafe {
+            if libc::madvise(start, range.len(), libc::MADV_DONTNEED) != 0 {
+                libc::madvise(start, range.len(), MADV_DONTNEED_LOCKED);
+            }
+        }
+    }
+
+    /// Puts the pages that are in memory into the page table, and has threads that wait for them go on. Uses
+    /// system calls alone: a signal handler calls it, too.
+    pub fn open_pages(&self, range: &Range<usize>) {
+        let mut start = range.start;
+        while start < range.end {
+            let len = (range.end - start) as u64;
+            let mut request = Continue { start: start as u64, len, mode: 0, mapped: 0 };
+            match self.ask(IOCTL_CONTINUE, &mut request) {
+                Ok(()) => break,
+                Err(_) if request.mapped > 0 => start += request.mapped as usize,
+                // In the page table already.
+                Err(why) if why.raw_os_error() == Some(libc::EEXIST) => start += page_size(),
+                Err(why) if why.raw_os_error() == Some(libc::EAGAIN) => {}
+                Err(_) => break,
+            }
+        }
+        self.wake(range);
+    }
+
+    fn ask<T>(&self, what: u64, with: &mut T) -> io::Result<()> {
+        // SAFETY: each number goes with the layout that it is asked with here.
+        match unsafe { libc::ioctl(self.0.as_raw_fd(), what as _, &raw mut *with) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// Has the pages of a view be in memory.
+pub fn populate(range: &Range<usize>) -> bool {
+    // SAFETY: no byte changes.
+    unsafe { libc::madvise(range.start as *mut c_void, range.len(), MADV_POPULATE_WRITE) == 0 }
+}
+
+fn pages(range: &Range<usize>) -> Pages {
+    Pages { start: range.start as u64, len: range.len() as u64 }
+}
+
+fn by_call() -> io::Result<OwnedFd> {
+    // SAFETY: makes a descriptor.
+    let file = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) } as i32;
+    owned(file)
+}
+
+fn by_device() -> io::Result<OwnedFd> {
+    let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/userfaultfd")?;
+    // SAFETY: asks the device for a descriptor.
+    owned(unsafe { libc::ioctl(device.as_raw_fd(), DEVICE_NEW as _, libc::O_CLOEXEC) })
+}
+
+fn owned(file: i32) -> io::Result<OwnedFd> {
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call just returned this descriptor, which has no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(file) })
+}

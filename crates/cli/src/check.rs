@@ -1,0 +1,190 @@
+//! `ferry check -- prog args`: finds memory that is touched while a copy in flight owns it.
+//!
+//! The program runs as under `ferry run` and is watched; its facts are judged while it runs
+//! (`ferry_watch::check`). What is found is printed when it has ended, on standard error, and written for
+//! other programs.
+
+mod json;
+mod report;
+mod sarif;
+mod seeds;
+mod suppressions;
+mod text;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ferry::watching::alone::TraceReader;
+use ferry_terminal::{Terminal, tell};
+use ferry_watch::buffers::Wanted;
+use ferry_watch::check::{CheckFinding, CheckOptions, Checker, FindingSeverity};
+use ferry_watch::trace::TraceLimits;
+use ferry_watch::{Fact, FactReader, FactSource};
+
+use crate::machine::Machine;
+use crate::output::OutputFolder;
+use crate::run::{self, StartFailure};
+use crate::watched::{Watched, WatchedRun};
+use suppressions::Suppressions;
+
+/// Options of `ferry check`.
+#[derive(clap::Args)]
+#[command(override_usage = "ferry check [OPTIONS] -- PROGRAM [ARGUMENTS]...")]
+#[command(after_help = "Example: fail a CI job if a program touches memory that a copy still uses:\n\
+\x20 ferry check --sarif findings.sarif -- python train.py\n\
+\n\
+Exit code: 99 (--error-exitcode) when there are errors, also if a signal ended the program; else the\n\
+program's own. Warnings do not change it.\n\
+docs/findings has a page for each finding.")]
+pub struct CheckArgs {
+    #[command(flatten)]
+    machine: Machine,
+    /// Write the findings to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the findings to this file, as SARIF 2.1.0
+    #[arg(long, value_name = "FILE")]
+    sarif: Option<PathBuf>,
+    /// Write a page to this folder: the timeline of ferry trace, with the findings on it
+    #[arg(long, value_name = "DIR", conflicts_with = "seeds")]
+    report: Option<PathBuf>,
+    /// Also report memory that is never freed
+    #[arg(long)]
+    leaks: bool,
+    /// Also report calls that would break a capture in the global mode
+    #[arg(long)]
+    capture_lint: bool,
+    /// Miss no access of the CPU, whatever that costs
+    #[arg(long)]
+    precise: bool,
+    /// Leave out the findings that this file describes; may be given several times
+    #[arg(long, value_name = "FILE")]
+    suppress: Vec<PathBuf>,
+    /// Write a file for --suppress that describes what was found
+    #[arg(long, value_name = "FILE")]
+    write_suppressions: Option<PathBuf>,
+    /// Also write every fact to this file, as text: for those who work on the checker
+    #[arg(long, value_name = "FILE", hide = true)]
+    facts: Option<PathBuf>,
+    /// Run the program so often, each time in another random order of work, and say which seeds failed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
+    /// The exit code when there are errors
+    #[arg(long, value_name = "N", default_value_t = 99)]
+    error_exitcode: u8,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// Runs the program, says what was found, and answers with its exit code or with that for errors.
+pub fn main(args: &CheckArgs) -> ExitCode {
+    let suppressions = match Suppressions::read_all(&args.suppress) {
+        Ok(suppressions) => suppressions,
+        Err(error) => {
+            tell(&format!("ferry check: {error}\n"));
+            return ExitCode::from(2);
+        }
+    };
+    let checker = Checker::new(CheckOptions { leaks: args.leaks, capture_lint: args.capture_lint });
+    let facts = args.facts.as_ref().and_then(|file| File::create(file).ok().map(BufWriter::new));
+    let folder = match args.report.as_deref().map(report::open).transpose() {
+        Ok(folder) => folder,
+        Err(failure) => return run::not_started("check", failure),
+    };
+    let trace = folder.as_ref().map(|_| TraceReader::new(TraceLimits::default()));
+    let mut reader = CheckReader { checker, trace, facts };
+    let ran = match args.seeds {
+        None => run_once(args, &[], &mut reader),
+        Some(count) => seeds::run_all(args, count, &mut reader),
+    };
+    match ran {
+        Ok(watched) => ExitCode::from(finish(args, reader, &suppressions, &watched)),
+        Err(failure) => {
+            folder.into_iter().for_each(OutputFolder::give_up);
+            run::not_started("check", failure)
+        }
+    }
+}
+
+/// Runs the program, with these variables more, and judges what it did.
+fn run_once(
+    args: &CheckArgs,
+    more: &[(&str, OsString)],
+    reader: &mut CheckReader,
+) -> Result<Watched, StartFailure> {
+    let wanted = Wanted {
+        pieces: true,
+        stacks: true,
+        accesses: true,
+        precise: args.precise,
+        complete: true,
+        ..Wanted::default()
+    };
+    let run = WatchedRun { name: "check", machine: &args.machine, command: &args.command, wanted, more };
+    let watched = run.run(reader)?;
+    reader.checker.finish(|process| process != watched.process || watched.is_killed);
+    Ok(watched)
+}
+
+/// The checker, the timeline of `--report`, and a file that gets the facts as text.
+struct CheckReader {
+    checker: Checker,
+    trace: Option<TraceReader>,
+    facts: Option<BufWriter<File>>,
+}
+
+impl FactReader for CheckReader {
+    fn take(&mut self, source: FactSource, fact: &Fact) {
+        if let Some(file) = &mut self.facts {
+            let _ = writeln!(file, "{}/{} {fact:?}", source.process, source.thread);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.take(source, fact);
+        }
+        self.checker.take(source, fact);
+    }
+}
+
+/// Prints and writes what was found. The answer is the exit code of the command.
+fn finish(args: &CheckArgs, reader: CheckReader, suppressions: &Suppressions, watched: &Watched) -> u8 {
+    let CheckReader { checker, trace, .. } = reader;
+    let (hidden, findings): (Vec<&CheckFinding>, Vec<&CheckFinding>) =
+        checker.findings().iter().partition(|finding| suppressions.cover(finding));
+    let terminal = Terminal::stderr();
+    for finding in &findings {
+        text::finding(finding, &terminal).iter().for_each(|line| terminal.say(line));
+    }
+    let lost = watched.lost.max(checker.lost());
+    text::summary(&findings, hidden.len(), &checker, lost).iter().for_each(|line| terminal.say(line));
+    let write = |file: &Option<PathBuf>, text: &dyn Fn() -> String| {
+        file.as_ref().is_none_or(|file| write(file, &text()))
+    };
+    let written = [
+        write(&args.json, &|| format!("{:#}\n", json::object(&findings))),
+        write(&args.sarif, &|| format!("{:#}\n", sarif::object(&findings))),
+        write(&args.write_suppressions, &|| suppressions::describe(&findings)),
+        args.report
+            .as_deref()
+            .zip(trace)
+            .is_none_or(|(folder, trace)| report::write(folder, trace, &findings)),
+    ];
+    let has_errors = findings.iter().any(|finding| finding.severity == FindingSeverity::Error);
+    match () {
+        () if has_errors => args.error_exitcode,
+        () if written.contains(&false) && watched.code == 0 => 1,
+        () => watched.code,
+    }
+}
+
+/// Whether the file could be written; if not, that has been said.
+fn write(file: &Path, text: &str) -> bool {
+    let written = std::fs::write(file, text);
+    if let Err(error) = &written {
+        tell(&format!("ferry check: cannot write {}: {error}\n", file.display()));
+    }
+    written.is_ok()
+}

@@ -1,0 +1,61 @@
+//! `--seeds N`: the program runs many times, each time in another random order of work.
+
+use std::ffi::OsString;
+
+use ferry_terminal::{Colour, Terminal};
+use ferry_watch::check::CheckFinding;
+
+use super::{CheckArgs, CheckReader, run_once};
+use crate::run::StartFailure;
+use crate::watched::Watched;
+
+/// Seeds that are named.
+const NAMED: usize = 20;
+
+/// Runs the program with the seeds from 1 to `count`, in shuffled order unless another is asked for. Says
+/// which of them failed; the answer is the first run that failed, or the last.
+pub(super) fn run_all(
+    args: &CheckArgs,
+    count: u64,
+    reader: &mut CheckReader,
+) -> Result<Watched, StartFailure> {
+    let terminal = Terminal::stderr();
+    let mut failed: Vec<u64> = Vec::new();
+    let mut first: Option<Watched> = None;
+    let mut last = None;
+    let mut lost = 0;
+    for seed in 1..=count {
+        terminal.show(&format!("seed {seed} of {count}, {} failed", failed.len()));
+        let before = seen(reader.checker.findings());
+        let variable = |name, value: String| (name, OsString::from(value));
+        let mut more = vec![variable("FERRY_SEED", seed.to_string())];
+        if !args.machine.has_schedule() {
+            more.push(variable("FERRY_SCHEDULE", "shuffle".to_owned()));
+        }
+        let watched = run_once(args, &more, reader)?;
+        lost += watched.lost;
+        if watched.code != 0 || seen(reader.checker.findings()) > before {
+            failed.push(seed);
+            first = first.or(Some(watched));
+        }
+        last = Some(watched);
+    }
+    let (colour, line) = match failed.as_slice() {
+        [] => (Colour::Good, format!("ferry check: {count} seeds, none failed")),
+        _ => (Colour::Bad, told(&failed, count)),
+    };
+    terminal.say(&terminal.paint(colour, &line));
+    let watched = first.or(last).expect("at least one seed");
+    Ok(Watched { lost, ..watched })
+}
+
+fn seen(findings: &[CheckFinding]) -> u64 {
+    findings.iter().map(|finding| finding.count).sum()
+}
+
+fn told(failed: &[u64], count: u64) -> String {
+    let named: Vec<String> = failed.iter().take(NAMED).map(u64::to_string).collect();
+    let more = if failed.len() > NAMED { ", ..." } else { "" };
+    let named = named.join(", ");
+    format!("ferry check: {} of {count} seeds failed: {named}{more} (--seed N repeats one)", failed.len())
+}

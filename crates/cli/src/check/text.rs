@@ -1,0 +1,97 @@
+//! Findings as a person reads them: a paragraph each.
+//!
+//! The first line of a paragraph is what compilers print (`file:line: error: ... [ID]`), so that editors and
+//! CI services find it.
+
+use ferry_terminal::{Colour, Terminal};
+use ferry_watch::check::{CheckFinding, Checker, FindingId, FindingSeverity, StackFrame};
+
+/// Frames of a stack that are shown.
+const SHOWN_FRAMES: usize = 12;
+
+/// One finding.
+pub fn finding(finding: &CheckFinding, terminal: &Terminal) -> Vec<String> {
+    let colour = if finding.severity == FindingSeverity::Error { Colour::Bad } else { Colour::Unsure };
+    let place = finding.place().map_or_else(|| "unknown:0".to_owned(), |frame| frame.position.clone());
+    let head =
+        format!("{place}: {}: {} [{}]", finding.severity.name(), finding.id.title(), finding.id.name());
+    let mut lines = vec![terminal.paint(colour, &head)];
+    lines.push(format!("  {}", finding.message));
+    if finding.count > 1 {
+        lines.push(format!("  Seen {} times.", finding.count));
+    }
+    lines.extend(stack(access_title(finding.id), &finding.access));
+    if let Some(work) = finding.work.as_ref().filter(|work| work.stack != finding.access) {
+        let stream = work.stream.map(|stream| format!(" in stream {stream}")).unwrap_or_default();
+        lines.extend(stack(&format!("{}{stream}", work.call), &work.stack));
+    }
+    if let Some(allocation) = finding.allocation.as_ref().filter(|_| finding.id != FindingId::Leak) {
+        lines.extend(stack("the memory was allocated", allocation));
+    }
+    if let Some((start, len)) = finding.bytes.filter(|(_, len)| *len > 1) {
+        lines.push(format!("  bytes {start:#x} to {:#x}", start + len - 1));
+    }
+    lines.push(format!("  {}", finding.id.remedy()));
+    lines.push(String::new());
+    lines
+}
+
+fn access_title(id: FindingId) -> &'static str {
+    match id {
+        FindingId::HostRead | FindingId::DevicePointer => "the CPU accesses it",
+        FindingId::HostWrite => "the CPU writes it",
+        FindingId::Free => "it is freed",
+        FindingId::StreamRace => "the later operation",
+        FindingId::Leak => "it was allocated",
+        _ => "the call",
+    }
+}
+
+fn stack(title: &str, frames: &[StackFrame]) -> Vec<String> {
+    let mut lines = vec![format!("  {title}:")];
+    if frames.is_empty() {
+        lines.push("    (no stack)".to_owned());
+    }
+    for (number, frame) in frames.iter().take(SHOWN_FRAMES).enumerate() {
+        let function = frame.function.as_deref().unwrap_or("?");
+        lines.push(format!("    #{number} {function}  {}", frame.position));
+    }
+    if frames.len() > SHOWN_FRAMES {
+        lines.push(format!("    ({} more frames)", frames.len() - SHOWN_FRAMES));
+    }
+    lines
+}
+
+/// The last lines: how much was found, and what could not be seen.
+pub fn summary(findings: &[&CheckFinding], hidden: usize, checker: &Checker, lost: u64) -> Vec<String> {
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let (errors, warnings) = (count(FindingSeverity::Error), count(FindingSeverity::Warning));
+    let mut line = format!("ferry check: {}", counted(errors, "error"));
+    if warnings > 0 {
+        line += &format!(", {}", counted(warnings, "warning"));
+    }
+    if hidden > 0 {
+        line += &format!(", {hidden} suppressed");
+    }
+    let mut lines = vec![line];
+    lines.extend(checker.unseen().iter().map(|reason| format!("ferry check: not seen: {reason}")));
+    if checker.opened() > 0 {
+        lines.push(format!(
+            "ferry check: {} times memory in flight was left open until its next use, and accesses to it \
+             were not seen (--precise sees all)",
+            checker.opened()
+        ));
+    }
+    if lost > 0 {
+        lines.push(format!("ferry check: {lost} facts were lost: there may be more or fewer findings"));
+    }
+    lines
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        0 => format!("no {what}s"),
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
+}

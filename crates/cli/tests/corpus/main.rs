@@ -1,0 +1,141 @@
+//! The corpus of `ferry check`: every file of `tests/check` is two programs, one with a mistake that has to
+//! be reported at its marked lines, and one with the smallest fix, of which nothing may be said.
+//!
+//! The default run takes a selection with every id. All of it, and examples that make no mistake, are run by
+//! the deep step `check`, as ignored tests. `tests/check/README.md` says how the files are written.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use run::{build, can_run, check, check_silent, in_parallel, python, root, run_plain};
+use twin::{IDS, Language, Twin, language};
+
+#[path = "../command/mod.rs"]
+mod command;
+mod judge;
+mod report;
+mod run;
+mod twin;
+
+/// What the default run takes: each id, and what is seen in different ways.
+const SELECTION: [&str; 22] = [
+    "read_result.c",
+    "result_to_file.c",
+    "write_after_upload.c",
+    "neighbour_field.c",
+    "matrix_columns.c",
+    "registered_mapping.c",
+    "producer_thread.c",
+    "query_loop_gives_up.c",
+    "host_function_fills.c",
+    "function_signals_early.c",
+    "temporary_freed.c",
+    "event_wait_missing.c",
+    "rows_overlap.c",
+    "graph_against_upload.c",
+    "batch_slots_overlap.c",
+    "copy_to_freed.c",
+    "freed_on_both_paths.c",
+    "step_leaks.c",
+    "padding_downloaded.c",
+    "device_pointer_read.c",
+    "ends_in_flight.c",
+    "synchronised_while_captured.c",
+];
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("a readable folder").path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Every file of the corpus.
+fn twins() -> Vec<Twin> {
+    let programs = files("tests/check").into_iter().filter(|path| language(path).is_some());
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).expect("readable text");
+        Twin::parse(&path, &text).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
+    };
+    programs.map(read).collect()
+}
+
+/// Checks both twins of each file and prints a table of what differs.
+fn check_all(twins: &[Twin]) {
+    let (able, unable): (Vec<&Twin>, Vec<&Twin>) = twins.iter().partition(|twin| can_run(twin).is_ok());
+    for twin in unable {
+        println!("{:32} not run: {}", twin.name(), can_run(twin).unwrap_err());
+    }
+    let rows: Vec<Vec<String>> = in_parallel(&able, |twin| check(twin));
+    let wrong = rows.iter().filter(|rows| !rows.is_empty()).count();
+    let table = rows.concat().join("\n");
+    assert!(wrong == 0, "{wrong} of {} files are not reported as they should:\n{table}", able.len());
+}
+
+#[test]
+fn the_corpus_has_every_id_and_language() {
+    let twins = twins();
+    let ids: BTreeSet<&str> = twins.iter().map(|twin| twin.id.as_str()).collect();
+    assert_eq!(ids, BTreeSet::from(IDS));
+    let count = |language| twins.iter().filter(|twin| twin.language == language).count();
+    let (c, cxx, python) = (count(Language::C), count(Language::Cxx), count(Language::Python));
+    assert!(c + cxx + python >= 84 && cxx >= 8 && python >= 12, "{c} in C, {cxx} in C++, {python} in Python");
+    let without_work = twins.iter().filter(|twin| twin.work.is_none()).map(|twin| twin.id.as_str());
+    let allowed = BTreeSet::from(["FERRY-DEVICE-POINTER", "FERRY-LEAK"]);
+    assert_eq!(without_work.collect::<BTreeSet<&str>>(), allowed, "ids without a line that is marked WORK");
+}
+
+#[test]
+fn a_selection_is_reported_at_its_lines_and_silent_when_fixed() {
+    let mut twins = twins();
+    twins.retain(|twin| SELECTION.contains(&twin.name()));
+    assert_eq!(twins.len(), SELECTION.len(), "a file of the selection is gone");
+    let ids: BTreeSet<&str> = twins.iter().map(|twin| twin.id.as_str()).collect();
+    assert_eq!(ids, BTreeSet::from(IDS), "the ids of the selection");
+    check_all(&twins);
+}
+
+#[test]
+#[ignore = "the deep step `check` runs it"]
+fn every_bug_is_reported_at_its_lines_and_every_fix_is_silent() {
+    check_all(&twins());
+}
+
+#[test]
+#[ignore = "the deep step `check` runs it"]
+fn every_twin_ends_as_its_head_says_without_the_checker() {
+    let mut twins = twins();
+    twins.retain(|twin| twin.language != Language::Python || python().is_some());
+    let runs: Vec<(&Twin, bool)> = twins.iter().flat_map(|twin| [(twin, false), (twin, true)]).collect();
+    let failed: Vec<String> = in_parallel(&runs, |(twin, is_fixed)| run_plain(twin, *is_fixed).err())
+        .into_iter()
+        .flatten()
+        .collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+#[ignore = "the deep step `check` runs it"]
+fn examples_make_no_mistake() {
+    let c = files("examples/c").into_iter().filter(|path| language(path) == Some(Language::C));
+    let build = |path: &PathBuf| build(path, &[]).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+    let mut commands: Vec<Vec<PathBuf>> = c.map(|path| vec![build(&path)]).collect();
+    let is_program =
+        |path: &PathBuf| path.extension().is_some_and(|end| end == "py") && !path.ends_with("check.py");
+    if let Some(python) = python() {
+        let programs = files("examples/python").into_iter().filter(is_program);
+        commands.extend(programs.map(|path| vec![python.clone(), path]));
+    }
+    let failed = in_parallel(&commands, |command| check_silent(command, &[]).err());
+    let failed: Vec<String> = failed.into_iter().flatten().collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+#[ignore = "the deep step `check` runs it"]
+fn the_tour_makes_no_mistake_but_those_it_provokes() {
+    let list = root().join("tests/check/provoked/tour.txt").to_string_lossy().into_owned();
+    let tour = [env!("CARGO_BIN_EXE_ferry").into(), "tour".into()];
+    check_silent(&tour, &["--suppress".to_owned(), list]).unwrap_or_else(|why| panic!("{why}"));
+}

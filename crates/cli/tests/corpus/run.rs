@@ -1,0 +1,191 @@
+//! Builds twins and runs them: under `ferry check`, or without it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use crate::command::{ferry, output, text};
+use crate::judge::{Run, findings, judge};
+use crate::twin::{Language, Twin};
+
+/// The variable that names a Python which has the module `acl` and NumPy. Without it twins in Python are left
+/// out.
+pub const PYTHON: &str = "FERRY_CHECK_PYTHON";
+/// A safety net and no measurement: nothing but the tour takes a tenth of it.
+const SECONDS: &str = "600";
+
+/// The top of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("a folder of the workspace")
+}
+
+/// A folder of this test's own.
+pub fn folder() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("corpus");
+    fs::create_dir_all(&folder).expect("a writable target folder");
+    folder
+}
+
+/// A number that nobody else who runs tests has.
+fn number() -> u64 {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    u64::from(std::process::id()) << 32 | NEXT.fetch_add(1, Ordering::Relaxed) as u64
+}
+
+/// Whether this machine can show the mistake, or why not.
+pub fn can_run(twin: &Twin) -> Result<(), String> {
+    if twin.language == Language::Python && python().is_none() {
+        return Err(format!("{PYTHON} names no Python"));
+    }
+    if twin.needs_system_calls && !sees_system_calls() {
+        return Err("userfaultfd does not show system calls to this user".to_owned());
+    }
+    Ok(())
+}
+
+/// Runs both twins of a file under the checker; a row for each difference.
+pub fn check(twin: &Twin) -> Vec<String> {
+    [false, true].into_iter().flat_map(|is_fixed| check_one(twin, is_fixed)).collect()
+}
+
+fn check_one(twin: &Twin, is_fixed: bool) -> Vec<String> {
+    let command = match program(twin, is_fixed) {
+        Ok(command) => command,
+        Err(why) => return vec![row(twin, is_fixed, "a program", &why)],
+    };
+    let (exit, json, said) = checked(twin.name(), &twin.options, &command, is_fixed);
+    let faults = judge(twin, &Run { is_fixed, exit, json });
+    let mut rows: Vec<String> =
+        faults.iter().map(|fault| row(twin, is_fixed, &fault.expected, &fault.given)).collect();
+    if !rows.is_empty() {
+        rows.push(said);
+    }
+    rows
+}
+
+/// Runs a program that makes no mistake under the checker, with these options; what is wrong if it is
+/// reported.
+pub fn check_silent(command: &[PathBuf], options: &[String]) -> Result<(), String> {
+    let name = command.last().and_then(|path| path.file_name()).unwrap_or_default().to_string_lossy();
+    let (exit, json, said) = checked(&name, options, command, true);
+    let found = findings(&json).map_err(|why| format!("{name}: {why}\n{said}"))?;
+    let is_silent = found.is_empty() && exit == 0;
+    if is_silent { Ok(()) } else { Err(format!("{name}: {} findings\n{said}", found.len())) }
+}
+
+/// The exit code, the JSON and what was said.
+fn checked(name: &str, options: &[String], command: &[PathBuf], is_fixed: bool) -> (i32, String, String) {
+    let json = folder().join(format!("{name}{}.{}.json", if is_fixed { "-fixed" } else { "" }, number()));
+    let mut check = limited();
+    check.arg("check").args(options).arg("--json").arg(&json).arg("--").args(command);
+    let said = output(&mut check);
+    let found = fs::read_to_string(&json).unwrap_or_default();
+    let _ = fs::remove_file(&json);
+    (exit(&said), found, heard(&said))
+}
+
+/// Runs a twin without the checker; an error unless it ends as its head says.
+pub fn run_plain(twin: &Twin, is_fixed: bool) -> Result<(), String> {
+    let command = program(twin, is_fixed)?;
+    let said = output(limited().args(["run", "--"]).args(command));
+    let want = if is_fixed { 0 } else { twin.exit };
+    match exit(&said) == want {
+        true => Ok(()),
+        false => Err(row(twin, is_fixed, &format!("exit code {want}"), &heard(&said))),
+    }
+}
+
+fn row(twin: &Twin, is_fixed: bool, expected: &str, given: &str) -> String {
+    let which = if is_fixed { "fixed" } else { "buggy" };
+    format!("{:32} {which}  expected {expected:40} given {given}", twin.name())
+}
+
+/// The page of `ferry check --report` for the program of a twin that has the mistake.
+pub fn page(twin: &Twin) -> String {
+    let command = program(twin, false).unwrap_or_else(|why| panic!("{}: {why}", twin.name()));
+    let report = folder().join(format!("{}.{}", twin.name(), number()));
+    let said = output(limited().args(["check", "--report"]).arg(&report).arg("--").args(command));
+    let page = fs::read_to_string(report.join("index.html"));
+    let _ = fs::remove_dir_all(&report);
+    page.unwrap_or_else(|error| panic!("{}: {error}: {}", twin.name(), heard(&said)))
+}
+
+/// The command, ended by force if it hangs; its variables are those of `ferry`.
+fn limited() -> Command {
+    let plain = ferry(&[]);
+    let mut command = Command::new("timeout");
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.args(["-k", "5", SECONDS]).arg(plain.get_program());
+    command
+}
+
+fn exit(said: &Output) -> i32 {
+    said.status.code().unwrap_or(-1)
+}
+
+fn heard(said: &Output) -> String {
+    format!("exit code {}\n{}{}", exit(said), text(&said.stdout), text(&said.stderr))
+}
+
+/// How a twin is started, built first if it has to be.
+fn program(twin: &Twin, is_fixed: bool) -> Result<Vec<PathBuf>, String> {
+    if twin.language == Language::Python {
+        let words = [python().ok_or("no Python")?, twin.path.clone()];
+        return Ok(words.into_iter().chain(is_fixed.then(|| "fixed".into())).collect());
+    }
+    let flags: &[&str] = if is_fixed { &["-DFIXED"] } else { &[] };
+    build(&twin.path, flags).map(|program| vec![program])
+}
+
+/// Compiles a C or C++ program against our headers and the library that was built with the command.
+pub fn build(source: &Path, flags: &[&str]) -> Result<PathBuf, String> {
+    let is_cxx = source.extension().is_some_and(|end| end == "cc");
+    let (compiler, standard) = if is_cxx { ("g++", "-std=c++17") } else { ("gcc", "-std=c11") };
+    let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let program = folder().join(format!("{name}{}.out", flags.concat()));
+    // Under another name first: two tests may want the same program, and one may be running it already.
+    let fresh = program.with_extension(number().to_string());
+    let library = Path::new(env!("CARGO_BIN_EXE_ferry")).with_file_name("deps");
+    let mut command = Command::new(compiler);
+    command.args([standard, "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-pthread"]).args(flags);
+    command.arg("-I").arg(root().join("include")).arg(source);
+    command.arg("-L").arg(library).args(["-lascendcl", "-o"]).arg(&fresh);
+    let said = output(&mut command);
+    if !said.status.success() {
+        return Err(text(&said.stderr));
+    }
+    fs::rename(&fresh, &program).map(|()| program).map_err(|error| error.to_string())
+}
+
+/// The Python that is named for the twins in Python.
+pub fn python() -> Option<PathBuf> {
+    std::env::var_os(PYTHON).filter(|python| !python.is_empty()).map(PathBuf::from)
+}
+
+/// The privileged form of userfaultfd is for root, or for all where the administrator has said so.
+fn sees_system_calls() -> bool {
+    // SAFETY: takes nothing and touches no memory.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let allowed = fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd");
+    is_root || allowed.is_ok_and(|text| text.trim() == "1")
+}
+
+/// Does something with each of these, on as many threads as there are processors; what came of them.
+pub fn in_parallel<T: Sync, R: Send>(all: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (next, threads) = (AtomicUsize::new(0), thread::available_parallelism().map_or(2, Into::into));
+    let work = || {
+        let indexes = std::iter::from_fn(|| all.get(next.fetch_add(1, Ordering::Relaxed)));
+        indexes.map(&each).collect::<Vec<R>>()
+    };
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        running.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    })
+}

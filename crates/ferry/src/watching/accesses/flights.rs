@@ -1,0 +1,477 @@
+//! Which bytes of page-locked memory are in flight: from the call that submits an op until the host has
+//! joined it, whether or not the bytes have moved.
+//!
+//! Plain data: it says which pages are to be armed and what an access hits, and touches no memory itself.
+
+use ferry_watch::{
+    check::joins::Joins,
+    fact::{Awaited, Point},
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+};
+
+/// Armed ranges of a block are one, if so many pages or fewer lie between them: a call for each costs more
+/// than an access to a page between them.
+const GAP_PAGES: usize = 16;
+/// Flights of a block are looked through for joined ones when there are this many.
+const PRUNE_FROM: usize = 64;
+/// Pages that are opened around an access, at first and at most.
+const FEWEST_PAGES: usize = 16;
+const MOST_PAGES: usize = 1024;
+/// Where the program uses memory after each join, pages are opened at the join, so that it meets no fault:
+/// ranges of at most so many pages, and so many ranges at a time.
+const EAGER_PAGES: usize = 256;
+const EAGER_RANGES: usize = 1024;
+/// After so many such ranges of a block it is seen anew whether the program uses the memory.
+const EAGER_TURNS: u32 = 16;
+
+/// Bytes that belong to an op.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Flight {
+    /// The bytes, as the program calls them.
+    pub(super) user: Range<usize>,
+    /// The op.
+    pub(super) point: Point,
+    /// Whether the op writes them; otherwise it reads them.
+    pub(super) is_written: bool,
+}
+
+/// Pages of the program's view, and where the engine's view of them begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ViewPages {
+    pub(super) user: Range<usize>,
+    pub(super) at: usize,
+    /// Whether they were never armed before: they may not be in memory yet.
+    pub(super) is_new: bool,
+    /// The engine's address of their block.
+    pub(super) block: usize,
+}
+
+impl ViewPages {
+    /// Makes ranges one that lie near each other in their block. Pages that are new are only put together
+    /// where they touch, since those between them would be brought into memory.
+    pub(super) fn merge(all: &mut Vec<ViewPages>, page: usize) {
+        all.sort_unstable_by_key(|pages| (pages.is_new, pages.block, pages.user.start));
+        all.dedup_by(|next, kept| {
+            let gap = if kept.is_new { 0 } else { GAP_PAGES * page };
+            let is_near = next.user.start <= kept.user.end + gap;
+            let is_one = (next.is_new, next.block) == (kept.is_new, kept.block) && is_near;
+            if is_one {
+                kept.user.end = kept.user.end.max(next.user.end);
+            }
+            is_one
+        });
+    }
+}
+
+/// A block that is mapped twice.
+struct TwiceMapped {
+    user: Range<usize>,
+    at: usize,
+    flights: Vec<Flight>,
+    prune_at: usize,
+    /// Pages that were armed before, one bit each.
+    armed_before: Vec<u64>,
+    /// AccessWatch to pages since these were armed, where there were any.
+    passes: HashMap<usize, u32>,
+    /// How many more ranges are to be opened when they are joined.
+    eager: u32,
+}
+
+/// All that is in flight, and all that is joined.
+#[derive(Default)]
+pub(super) struct Flights {
+    joins: Joins,
+    /// Views of the program's, with the engine's address of the first byte.
+    views: Vec<(Range<usize>, usize)>,
+    /// Blocks by the engine's address.
+    blocks: BTreeMap<usize, TwiceMapped>,
+    /// The engine's address of blocks, by the program's.
+    by_user: BTreeMap<usize, usize>,
+    page: usize,
+    /// Host functions that run, by the system's number of their thread.
+    functions: BTreeMap<i32, Point>,
+    /// Where the last opened range ended, and how many pages it had.
+    opened: (usize, usize),
+    /// Pages to open when the op is joined, with the engine's address of their block.
+    eager: Vec<(Point, usize, Range<usize>)>,
+}
+
+impl Flights {
+    pub(super) fn new(page: usize) -> Flights {
+        Flights { page, ..Flights::default() }
+    }
+
+    pub(super) fn joins(&mut self) -> &mut Joins {
+        &mut self.joins
+    }
+
+    /// Memory is mapped twice.
+    pub(super) fn viewed(&mut self, user: Range<usize>, at: usize) {
+        self.views.push((user, at));
+    }
+
+    /// The program's view ends.
+    pub(super) fn gone(&mut self, user: &Range<usize>) {
+        self.views.retain(|(view, _)| view != user);
+    }
+
+    /// A block became known; it counts if the program's view of it is one that is watched.
+    pub(super) fn known(&mut self, user: Range<usize>, at: usize) {
+        let is_seen = |(view, first): &(Range<usize>, usize)| {
+            view.start <= user.start && user.end <= view.end && at == first + (user.start - view.start)
+        };
+        if user.is_empty() || !self.views.iter().any(is_seen) {
+            return;
+        }
+        let pages = user.end.div_ceil(self.page) - user.start / self.page;
+        self.by_user.insert(user.start, at);
+        let (flights, armed_before) = (Vec::new(), vec![0; pages.div_ceil(64)]);
+        let passes = HashMap::new();
+        self.blocks
+            .insert(at, TwiceMapped { user, at, flights, prune_at: 0, armed_before, passes, eager: 0 });
+    }
+
+    /// Whether an op owns bytes of the block that begins here.
+    pub(super) fn is_in_flight(&self, user: usize) -> bool {
+        let block = self.by_user.get(&user).and_then(|at| self.blocks.get(at));
+        block.is_some_and(|block| block.in_flight(&block.user, &self.joins).next().is_some())
+    }
+
+    /// The whole pages of all blocks, with the engine's address of each.
+    pub(super) fn pages(&self) -> impl Iterator<Item = (Range<usize>, usize)> {
+        self.blocks.values().map(|block| {
+            let start = block.user.start / self.page * self.page;
+            (start..block.user.end.next_multiple_of(self.page), block.at - (block.user.start - start))
+        })
+    }
+
+    /// A block became unknown.
+    pub(super) fn forgotten(&mut self, user: usize) {
+        if let Some(at) = self.by_user.remove(&user) {
+            self.blocks.remove(&at);
+        }
+    }
+
+    /// The program has unmapped some of its view: blocks there are not watched any more.
+    pub(super) fn unmapped(&mut self, range: &Range<usize>) {
+        let is_met = |block: &TwiceMapped| block.user.start < range.end && range.start < block.user.end;
+        let met = self.blocks.values().filter(|block| is_met(block)).map(|block| block.user.start);
+        let met: Vec<usize> = met.collect();
+        met.into_iter().for_each(|user| self.forgotten(user));
+    }
+
+    /// An op is about to be submitted.
+    pub(super) fn submitted(&mut self, point: Point, awaits: &[Awaited]) {
+        self.joins.submitted(point, awaits);
+    }
+
+    /// Bytes of the op `point`, by the engine's address. The pages to be armed are added to `pages`.
+    pub(super) fn add(
+        &mut self,
+        point: Point,
+        at: usize,
+        len: usize,
+        is_written: bool,
+        pages: &mut Vec<ViewPages>,
+    ) {
+        let Some((_, block)) = self.blocks.range_mut(..=at).next_back() else { return };
+        if len == 0 || at >= block.at + block.user.len() {
+            return;
+        }
+        let start = block.user.start + (at - block.at);
+        let user = start..(start + len).min(block.user.end);
+        block.add(Flight { user: user.clone(), point, is_written }, &self.joins);
+        let (first, end) = (user.start / self.page, user.end.div_ceil(self.page));
+        block.arm(first..end, self.page, pages);
+        if block.eager > 0 && end - first <= EAGER_PAGES && self.eager.len() < EAGER_RANGES {
+            block.eager -= 1;
+            self.eager.push((point, block.at, first * self.page..end * self.page));
+        }
+    }
+
+    /// The host has joined the point. Calls `open` with pages that nothing is in flight in any more, and that
+    /// the program is likely to use.
+    pub(super) fn joined(&mut self, point: Point, mut open: impl FnMut(&Range<usize>)) {
+        self.joins.joined(point);
+        let (blocks, joins) = (&self.blocks, &self.joins);
+        self.eager.retain(|(point, at, pages)| {
+            let is_joined = joins.is_joined(*point);
+            let block = blocks.get(at).filter(|_| is_joined);
+            if block.is_some_and(|block| block.in_flight(pages, joins).next().is_none()) {
+                open(pages);
+            }
+            !is_joined
+        });
+    }
+
+    /// The op was refused.
+    pub(super) fn refused(&mut self, point: Point) {
+        self.joins.refused(point);
+        for block in self.blocks.values_mut() {
+            block.flights.retain(|flight| flight.point != point);
+        }
+    }
+
+    /// The pages to open at an access to a page that has nothing in flight: more of them, the longer the
+    /// program goes on in order.
+    pub(super) fn free_around(&mut self, address: usize) -> Option<Range<usize>> {
+        let page = address / self.page * self.page;
+        let one = page..page + self.page;
+        let Some(block) = self.block_of(address) else { return Some(one) };
+        if block.in_flight(&one, &self.joins).next().is_some() {
+            return None;
+        }
+        let (last, count) = self.opened;
+        let count = if last == page { (2 * count).min(MOST_PAGES) } else { FEWEST_PAGES };
+        let wide = page..block.user.end.next_multiple_of(self.page).min(page + count * self.page);
+        let first = block.in_flight(&wide, &self.joins).map(|flight| flight.user.start).min();
+        let end = first.map_or(wide.end, |first| first / self.page * self.page);
+        let at = block.at;
+        self.opened = (end, count);
+        if let Some(block) = self.blocks.get_mut(&at) {
+            block.eager = EAGER_TURNS;
+        }
+        Some(page..end)
+    }
+
+    /// A host function begins on a thread: the op `point`.
+    pub(super) fn function_begun(&mut self, thread: i32, point: Point) {
+        self.functions.insert(thread, point);
+    }
+
+    /// An op has passed that may be a host function. Says whether it was, as a number.
+    pub(super) fn function_passed(&mut self, point: Point) -> usize {
+        let before = self.functions.len();
+        self.functions.retain(|_, function| *function != point);
+        before - self.functions.len()
+    }
+
+    /// What an access of the CPU collides with: a write with anything in flight, a read with destinations. A
+    /// host function does not collide with ops that come after it.
+    pub(super) fn hit(&self, bytes: &Range<usize>, is_write: bool, thread: i32) -> Option<Flight> {
+        let block = self.block_of(bytes.start)?;
+        let function = self.functions.get(&thread);
+        let is_later = |op: Point| function.is_some_and(|function| self.joins.is_after(op, *function));
+        let in_flight = block.in_flight(bytes, &self.joins);
+        let mut hits = in_flight.filter(|hit| (is_write || hit.is_written) && !is_later(hit.point));
+        let first = hits.next()?;
+        Some(hits.find(|flight| flight.is_written && !first.is_written).unwrap_or(first).clone())
+    }
+
+    /// One access more to a page in flight: how many there were since it was armed.
+    pub(super) fn count_pass(&mut self, address: usize) -> u32 {
+        let page = address / self.page;
+        let at = self.block_of(address).map(|block| block.at);
+        let Some(block) = at.and_then(|at| self.blocks.get_mut(&at)) else { return 0 };
+        let count = block.passes.entry(page).or_default();
+        *count += 1;
+        *count
+    }
+
+    fn block_of(&self, user: usize) -> Option<&TwiceMapped> {
+        // An access may be in the last page of a block and behind its last byte.
+        let (_, at) = self.by_user.range(..=user).next_back()?;
+        let block = self.blocks.get(at)?;
+        (user < block.user.end.next_multiple_of(self.page)).then_some(block)
+    }
+}
+
+impl TwiceMapped {
+    fn add(&mut self, flight: Flight, joins: &Joins) {
+        if let Some(last) = self.flights.last_mut()
+            && last.point == flight.point
+            && last.is_written == flight.is_written
+            && last.user.end == flight.user.start
+        {
+            last.user.end = flight.user.end;
+            return;
+        }
+        self.flights.push(flight);
+        if self.flights.len() >= self.prune_at.max(PRUNE_FROM) {
+            self.flights.retain(|flight| !joins.is_joined(flight.point));
+            self.prune_at = 2 * self.flights.len();
+        }
+    }
+
+    /// Adds pages, given by their numbers, to those that are to be armed.
+    fn arm(&mut self, numbers: Range<usize>, page: usize, pages: &mut Vec<ViewPages>) {
+        if !self.passes.is_empty() {
+            self.passes.retain(|number, _| !numbers.contains(number));
+        }
+        let first = self.user.start / page;
+        for number in numbers {
+            let (word, bit) = ((number - first) / 64, 1 << ((number - first) % 64));
+            let is_new = self.armed_before[word] & bit == 0;
+            self.armed_before[word] |= bit;
+            let start = number * page;
+            match pages.last_mut() {
+                Some(last) if (last.is_new, last.block, last.user.end) == (is_new, self.at, start) => {
+                    last.user.end += page;
+                }
+                _ => {
+                    let at = (self.at + start).wrapping_sub(self.user.start);
+                    pages.push(ViewPages { user: start..start + page, at, is_new, block: self.at });
+                }
+            }
+        }
+    }
+
+    fn in_flight<'a>(&'a self, bytes: &Range<usize>, joins: &'a Joins) -> impl Iterator<Item = &'a Flight> {
+        let (start, end) = (bytes.start, bytes.end);
+        self.flights.iter().filter(move |flight| {
+            flight.user.start < end && start < flight.user.end && !joins.is_joined(flight.point)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = 4096;
+    const USER: usize = 0x10_0000;
+    const AT: usize = 0x80_0000;
+
+    fn flights(len: usize) -> Flights {
+        let mut flights = Flights::new(PAGE);
+        flights.viewed(USER..USER + (1 << 20), AT);
+        flights.known(USER..USER + len, AT);
+        flights
+    }
+
+    fn at(ticket: u64) -> Point {
+        Point { stream: 1, ticket }
+    }
+
+    #[test]
+    fn an_access_hits_bytes_and_not_pages() {
+        let mut flights = flights(3 * PAGE);
+        let mut pages = Vec::new();
+        flights.add(at(1), AT + 100, 50, false, &mut pages);
+        flights.add(at(2), AT + 200, 50, true, &mut pages);
+        assert_eq!(
+            pages,
+            [
+                ViewPages { user: USER..USER + PAGE, at: AT, is_new: true, block: AT },
+                ViewPages { user: USER..USER + PAGE, at: AT, is_new: false, block: AT }
+            ]
+        );
+        for (offset, is_write, want) in [
+            (99, true, None),
+            (100, true, Some(1)),
+            (149, true, Some(1)),
+            (150, true, None),
+            (100, false, None),
+            (200, false, Some(2)),
+            (249, true, Some(2)),
+            (PAGE, true, None),
+        ] {
+            let byte = USER + offset;
+            let hit = flights.hit(&(byte..byte + 1), is_write, 1).map(|flight| flight.point.ticket);
+            assert_eq!(hit, want, "{offset} {is_write}");
+        }
+        flights.joins().joined(at(1));
+        assert_eq!(flights.hit(&(USER + 100..USER + 101), true, 1), None, "joined");
+        assert_eq!(flights.hit(&(USER + 100..USER + 300), false, 1).map(|flight| flight.point), Some(at(2)));
+    }
+
+    #[test]
+    fn a_host_function_does_not_collide_with_what_comes_after_it() {
+        let mut flights = flights(PAGE);
+        flights.function_begun(7, at(2));
+        flights.add(at(1), AT, 8, true, &mut Vec::new());
+        flights.add(at(3), AT + 8, 8, true, &mut Vec::new());
+        let hit = |offset, thread| flights.hit(&(USER + offset..USER + offset + 1), false, thread).is_some();
+        assert_eq!([hit(0, 7), hit(8, 7), hit(8, 1)], [true, false, true]);
+        flights.function_passed(at(2));
+        assert!(flights.hit(&(USER + 8..USER + 9), false, 7).is_some());
+    }
+
+    #[test]
+    fn pages_are_opened_up_to_what_is_in_flight_and_more_when_accesses_go_on() {
+        let mut flights = flights(200 * PAGE);
+        assert_eq!(flights.free_around(USER + 5), Some(USER..USER + 16 * PAGE));
+        assert_eq!(flights.free_around(USER + 16 * PAGE), Some(USER + 16 * PAGE..USER + 48 * PAGE));
+        flights.add(at(1), AT + 60 * PAGE + 7, 1, true, &mut Vec::new());
+        assert_eq!(flights.free_around(USER + 48 * PAGE), Some(USER + 48 * PAGE..USER + 60 * PAGE));
+        assert_eq!(flights.free_around(USER + 60 * PAGE), None);
+        let last = USER + 199 * PAGE;
+        assert_eq!(flights.free_around(last), Some(last..last + PAGE));
+        assert_eq!(flights.free_around(0x5000), Some(0x5000..0x6000), "no block of ours");
+    }
+
+    #[test]
+    fn the_pieces_of_a_batch_are_one_range_where_they_touch() {
+        let mut flights = flights(64 * PAGE);
+        let mut pages = Vec::new();
+        (0..64).for_each(|piece| flights.add(at(1), AT + piece * PAGE, PAGE, true, &mut pages));
+        assert_eq!(pages.len(), 1);
+        assert_eq!(flights.blocks[&AT].flights.len(), 1);
+        flights.refused(at(1));
+        assert_eq!(flights.hit(&(USER..USER + 1), true, 1), None);
+    }
+
+    #[test]
+    fn what_is_joined_is_not_kept() {
+        let mut flights = flights(PAGE);
+        for ticket in 1..10_000 {
+            flights.submitted(at(ticket), &[]);
+            flights.add(at(ticket), AT, 8, true, &mut Vec::new());
+            flights.joins().joined(at(ticket));
+        }
+        assert!(flights.blocks[&AT].flights.len() <= 2 * PRUNE_FROM);
+        flights.forgotten(USER);
+        assert!(flights.blocks.is_empty() && flights.by_user.is_empty());
+    }
+
+    #[test]
+    fn memory_that_is_used_after_joins_is_opened_at_the_next_ones() {
+        let mut flights = flights(8 * PAGE);
+        let opened = |flights: &mut Flights, ticket| {
+            let mut opened = Vec::new();
+            flights.joined(at(ticket), |pages| opened.push(pages.clone()));
+            opened
+        };
+        flights.add(at(1), AT, 8, false, &mut Vec::new());
+        assert_eq!(opened(&mut flights, 1), [], "nobody has used it");
+        assert!(flights.free_around(USER).is_some());
+        flights.add(at(2), AT, 8, false, &mut Vec::new());
+        flights.add(at(3), AT + 100, 8, false, &mut Vec::new());
+        assert_eq!(opened(&mut flights, 2), [], "another op owns bytes of the page");
+        assert_eq!(opened(&mut flights, 3), vec![Range { start: USER, end: USER + PAGE }]);
+        for ticket in 4..4 + 2 * u64::from(EAGER_TURNS) {
+            flights.add(at(ticket), AT, 8, false, &mut Vec::new());
+            let count = opened(&mut flights, ticket).len();
+            assert_eq!(count, usize::from(ticket < u64::from(EAGER_TURNS) + 2), "{ticket}");
+        }
+    }
+
+    #[test]
+    fn scattered_pieces_are_armed_together_once_they_are_in_memory() {
+        let mut flights = flights(200 * PAGE);
+        flights.known(USER + 200 * PAGE..USER + 256 * PAGE, AT + 200 * PAGE);
+        for (want, ticket) in [(4, 1), (3, 2)] {
+            let mut pages = Vec::new();
+            for piece in [60, 0, 2, 201] {
+                flights.add(at(ticket), AT + piece * PAGE, PAGE, true, &mut pages);
+            }
+            ViewPages::merge(&mut pages, PAGE);
+            assert_eq!(pages.len(), want, "{pages:x?}");
+            assert!(ticket == 1 || pages[0].user == (USER..USER + 3 * PAGE), "{pages:x?}");
+        }
+    }
+
+    #[test]
+    fn other_memory_does_not_count() {
+        let mut flights = flights(PAGE);
+        flights.known(0x9_0000..0x9_1000, 0x9_0000);
+        let mut pages = Vec::new();
+        flights.add(at(1), 0x9_0000, 8, true, &mut pages);
+        flights.add(at(1), AT + PAGE, 8, true, &mut pages);
+        flights.add(at(1), AT, 0, true, &mut pages);
+        assert!(pages.is_empty());
+    }
+}

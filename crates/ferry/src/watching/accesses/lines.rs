@@ -1,0 +1,191 @@
+//! Lines of a Python program in the stack of an access.
+//!
+//! The interpreter that is loaded in the process can write a thread's lines to a descriptor from inside a
+//! signal handler; that is what `faulthandler` does. The handler of the thread that is asked has it write
+//! into a pipe of ours, and the monitor reads and parses it. In the stack the lines stand in place of the
+//! interpreter's own frames, behind those of libraries that were called from Python.
+
+use ferry_watch::{Fact, fact::Line, writer::FactWriter};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::{CStr, c_int, c_void},
+    fs::File,
+    io::Read,
+    mem,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    sync::{Mutex, OnceLock, PoisonError},
+};
+
+/// Numbers of lines begin here: those of calls are counted from 1.
+const FIRST_NUMBER: u32 = 1 << 24;
+/// Lines that are told of in one process.
+const MOST_LINES: usize = 1 << 16;
+
+type ThisThread = unsafe extern "C" fn() -> *mut c_void;
+type Dump = unsafe extern "C" fn(c_int, *mut c_void);
+
+/// The interpreter in this process.
+struct Interpreter {
+    this_thread: ThisThread,
+    dump: Dump,
+    write_end: OwnedFd,
+    read_end: File,
+}
+
+static INTERPRETER: OnceLock<Option<Interpreter>> = OnceLock::new();
+
+/// Looks for an interpreter, once.
+pub(super) fn find() {
+    INTERPRETER.get_or_init(|| {
+        // SAFETY: functions of the interpreter's C interface, of these types in all versions of Python 3.
+        let (this_thread, dump) = unsafe {
+            (
+                mem::transmute::<*mut c_void, Option<ThisThread>>(symbol(c"PyGILState_GetThisThreadState"))?,
+                mem::transmute::<*mut c_void, Option<Dump>>(symbol(c"_Py_DumpTraceback"))?,
+            )
+        };
+        let mut ends = [0; 2];
+        // SAFETY: makes two descriptors.
+        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } != 0 {
+            return None;
+        }
+        // SAFETY: the call just returned these descriptors, which have no other owner.
+        let [read_end, write_end] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+        Some(Interpreter { this_thread, dump, write_end, read_end: read_end.into() })
+    });
+}
+
+fn symbol(name: &CStr) -> *mut c_void {
+    // SAFETY: looks a name up in what is loaded.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
+
+/// Has the interpreter write the lines of the calling thread, if it runs Python. Called in a signal handler.
+pub(super) fn dump() {
+    let Some(Some(python)) = INTERPRETER.get() else { return };
+    // SAFETY: it reads a variable of this thread.
+    let state = unsafe { (python.this_thread)() };
+    if !state.is_null() {
+        // SAFETY: made for signal handlers; the state is this thread's.
+        unsafe { (python.dump)(python.write_end.as_raw_fd(), state) };
+    }
+}
+
+/// The interpreter's states of threads that have submitted ops, by the system's number of the thread.
+static STATES: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
+
+thread_local! {
+    static NOTED: NotedThread = NotedThread::new();
+}
+
+/// A thread whose state is known as long as it lives.
+struct NotedThread(i32);
+
+impl NotedThread {
+    fn new() -> NotedThread {
+        // SAFETY: asks for a number.
+        let thread = unsafe { libc::gettid() };
+        if let Some(Some(python)) = INTERPRETER.get() {
+            // SAFETY: it reads a variable of this thread.
+            let state = unsafe { (python.this_thread)() };
+            STATES.lock().unwrap_or_else(PoisonError::into_inner).insert(thread, state.addr());
+        }
+        NotedThread(thread)
+    }
+}
+
+impl Drop for NotedThread {
+    fn drop(&mut self) {
+        STATES.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+    }
+}
+
+/// Remembers the calling thread: it may be inside a system call when its lines are wanted.
+pub(super) fn note_thread() {
+    let _ = NOTED.try_with(|_| ());
+}
+
+/// Has the interpreter write the lines of another thread, which waits. It must have been noted.
+pub(super) fn dump_of(thread: i32) {
+    let states = STATES.lock().unwrap_or_else(PoisonError::into_inner);
+    let state = states.get(&thread).copied().filter(|state| *state != 0);
+    if let (Some(Some(python)), Some(state)) = (INTERPRETER.get(), state) {
+        // SAFETY: the state of a thread that lives and does not run.
+        unsafe { (python.dump)(python.write_end.as_raw_fd(), state as *mut c_void) };
+    }
+}
+
+/// Numbers of lines that were told of.
+#[derive(Default)]
+pub(super) struct Lines(HashMap<(String, u32), u32>);
+
+impl Lines {
+    /// Puts what the interpreter wrote into a stack.
+    pub(super) fn put_into(&mut self, frames: Vec<u64>, writer: &FactWriter) -> Vec<u64> {
+        let Some(Some(python)) = INTERPRETER.get() else { return frames };
+        let (mut text, mut part) = (Vec::new(), [0; 4096]);
+        while let Ok(got @ 1..) = (&python.read_end).read(&mut part) {
+            text.extend_from_slice(&part[..got]);
+        }
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<u64> = text.lines().filter_map(|line| self.number(parse(line)?, writer)).collect();
+        if lines.is_empty() {
+            return frames;
+        }
+        let module = module_of(python.dump as usize);
+        let own = frames.into_iter().take_while(|frame| module_of(*frame as usize - 1) != module);
+        own.chain(lines).collect()
+    }
+
+    fn number(&mut self, line: Line, writer: &FactWriter) -> Option<u64> {
+        let next = FIRST_NUMBER + self.0.len() as u32;
+        let is_full = self.0.len() >= MOST_LINES;
+        let known = self.0.get(&(line.file.clone(), line.line)).copied();
+        let number = known.or_else(|| {
+            (!is_full).then(|| {
+                self.0.insert((line.file.clone(), line.line), next);
+                writer.write(&Fact::Line(Line { number: next, ..line }));
+                next
+            })
+        })?;
+        Some(Line::ADDRESS | u64::from(number))
+    }
+}
+
+/// The first address of the loaded file that has this one; 0 without one.
+fn module_of(address: usize) -> usize {
+    // SAFETY: plain data, which the loader fills if it knows the address.
+    unsafe {
+        let mut info: libc::Dl_info = mem::zeroed();
+        libc::dladdr(address as *const c_void, &mut info);
+        info.dli_fbase.addr()
+    }
+}
+
+/// A line as the interpreter writes it: `  File "x.py", line 3 in f`.
+fn parse(text: &str) -> Option<Line> {
+    let (file, rest) = text.trim_start().strip_prefix("File \"")?.rsplit_once("\", line ")?;
+    let (line, function) = rest.split_once(" in ")?;
+    let (file, function) = (file.to_owned(), function.to_owned());
+    Some(Line { number: 0, line: line.parse().ok()?, file, function })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_interpreter_are_read() {
+        for (text, want) in [
+            ("  File \"/a b/x.py\", line 3 in f", Some(("/a b/x.py", 3, "f"))),
+            ("  File \"x.py\", line 12 in <module>", Some(("x.py", 12, "<module>"))),
+            ("Stack (most recent call first):", None),
+            ("  File \"x.py\", line ??? in f", None),
+            ("  ...", None),
+        ] {
+            let line = parse(text);
+            let line = line.as_ref().map(|line| (line.file.as_str(), line.line, line.function.as_str()));
+            assert_eq!(line, want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! The CPU's accesses to page-locked memory that an op in flight owns, as facts.
+//!
+//! If the watching command wants them, page-locked memory of the host backend is mapped twice, and the
+//! program's view is watched (`ferry_backends::os::trap`). An observer of each engine keeps what is in flight
+//! (`flights.rs`): when an op is made, its pages are armed; when the host joins it, nothing is done, and the
+//! next access opens them. The judge of accesses compares bytes, and writes a fact where an access collides
+//! with an op (`report.rs`), with lines of Python where that runs (`lines.rs`). Forked children get memory of
+//! their own (`forking.rs`).
+//!
+//! Arrows: `flights.rs` is plain data and `report.rs` writes facts; this module knows both and the trap.
+
+mod flights;
+mod forking;
+mod lines;
+mod report;
+
+use super::translate;
+use ferry_backends::{
+    host::ViewWatch,
+    os::{
+        page::page_size,
+        trap::{self, DevicePointer, Judge, Trap, TrappedAccess, Verdict, tell_pointers},
+    },
+};
+use ferry_core::{
+    Block, DeviceTime, Error, Fate, Fence, Gate, Home, JoinKind, Observer, Op, Origin, Point, Seen,
+};
+use ferry_watch::{
+    Fact,
+    clock::ticks,
+    fact::{self, Awaited},
+    stacks,
+    writer::FactWriter,
+};
+use flights::{Flight, Flights, ViewPages};
+use report::AccessReporter;
+use std::{
+    cell::RefCell,
+    fmt,
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, TryLockError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// How often a thread is stepped over accesses to one page, until that is armed anew: over every byte of it,
+/// as long as the process has taken few steps for the time that it runs; else so often.
+const MOST_STEPS: u32 = 5_000;
+const FEW_STEPS: u32 = 64;
+/// A process may be stepped so often at any time, and so often more for each millisecond: a step takes some
+/// 25 us, so this is a quarter of the time.
+const STEPS_AT_ONCE: u64 = 20_000;
+const STEPS_PER_MILLISECOND: u64 = 10;
+/// How long an access waits for what is in flight to be told.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// What the process knows of accesses.
+pub(crate) struct AccessWatch {
+    flights: Mutex<Flights>,
+    reporter: Mutex<AccessReporter>,
+    trap: OnceLock<Trap>,
+    writer: &'static FactWriter,
+    since: Instant,
+    /// AccessWatch that collided with something in flight, or were beside it.
+    steps: AtomicU64,
+}
+
+impl fmt::Debug for AccessWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AccessWatch")
+    }
+}
+
+/// Where device pointers are told, which are seen whether or not accesses are.
+static WRITER: OnceLock<&'static FactWriter> = OnceLock::new();
+static OPENED: OnceLock<Option<Arc<AccessWatch>>> = OnceLock::new();
+
+/// The accesses of this process, if they are wanted and can be seen.
+pub(super) fn open(writer: &'static FactWriter) -> Option<&'static Arc<AccessWatch>> {
+    OPENED.get_or_init(|| begin(writer)).as_ref()
+}
+
+fn begin(writer: &'static FactWriter) -> Option<Arc<AccessWatch>> {
+    if !writer.wanted().accesses {
+        return None;
+    }
+    let _ = WRITER.set(writer);
+    let _ = tell_pointers(pointer_touched);
+    let (flights, reporter) = (Mutex::new(Flights::new(page_size())), Mutex::default());
+    let (trap, since, steps) = (OnceLock::new(), Instant::now(), AtomicU64::new(0));
+    let accesses = Arc::new(AccessWatch { flights, reporter, trap, writer, since, steps });
+    lines::find();
+    match Trap::open(accesses.clone(), lines::dump) {
+        Ok(trap) => {
+            let _ = accesses.trap.set(trap);
+            forking::watch();
+            Some(accesses)
+        }
+        Err(why) => {
+            let reason = format!(
+                "accesses of the CPU to memory in flight are not seen: userfaultfd: {why} (it needs root, \
+                 CAP_SYS_PTRACE, access to /dev/userfaultfd, or the sysctl vm.unprivileged_userfaultfd=1)"
+            );
+            writer.write(&Fact::Unseen { reason });
+            None
+        }
+    }
+}
+
+/// The CPU touched a device's address.
+fn pointer_touched(pointer: DevicePointer) {
+    let Some(writer) = WRITER.get() else { return };
+    let DevicePointer { thread, address, is_write, frames } = pointer;
+    let (time, address) = (ticks(), address as u64);
+    let stack = stacks::tell(writer, frames);
+    writer.write(&Fact::DevicePointer { time, thread, address, is_write, stack });
+}
+
+impl AccessWatch {
+    /// An observer of the engine whose streams are counted from `first_stream`.
+    pub(crate) fn observer(self: &Arc<AccessWatch>, first_stream: u32) -> Arc<dyn Observer> {
+        Arc::new(EngineFlights { accesses: self.clone(), first_stream, functions: AtomicUsize::new(0) })
+    }
+
+    fn flights(&self) -> MutexGuard<'_, Flights> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For the monitor: a thread of the program's that has the lock may be waiting for it in turn.
+    fn flights_soon(&self) -> Option<MutexGuard<'_, Flights>> {
+        let since = Instant::now();
+        loop {
+            match self.flights.try_lock() {
+                Ok(flights) => return Some(flights),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if since.elapsed() > PATIENCE => return None,
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Once in a process.
+    fn tell_not_doubled(&self, why: &str) {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            let reason = format!("accesses to some registered memory are not seen: {why}");
+            self.writer.write(&Fact::Unseen { reason });
+        });
+    }
+
+    /// Memory of the program's own is not registered any more. Where an op still owns it, the program keeps
+    /// the mapping that it has, so that what the op delivers arrives.
+    fn unregistered(&self, block: &Block) {
+        let page = page_size();
+        let user = block.base / page * page..(block.base + block.len).next_multiple_of(page);
+        let is_free = {
+            let mut flights = self.flights();
+            let is_free = !flights.is_in_flight(block.base);
+            flights.forgotten(block.base);
+            flights.gone(&user);
+            is_free
+        };
+        if let Some(trap) = self.trap.get().filter(|_| is_free) {
+            trap.unite(&user);
+        }
+    }
+
+    fn reporter(&self) -> MutexGuard<'_, AccessReporter> {
+        self.reporter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often a thread may be stepped over accesses to one page now.
+    fn most_steps(&self) -> u32 {
+        let steps = self.steps.fetch_add(1, Ordering::Relaxed);
+        let budget = STEPS_AT_ONCE + STEPS_PER_MILLISECOND * self.since.elapsed().as_millis() as u64;
+        if steps <= budget { MOST_STEPS } else { FEW_STEPS }
+    }
+
+    fn arm(&self, pages: &[ViewPages]) {
+        let Some(trap) = self.trap.get() else { return };
+        for ViewPages { user, at, is_new, .. } in pages {
+            if *is_new {
+                trap::populate(&(*at..at + user.len()));
+            }
+            trap.arm(user);
+        }
+    }
+}
+
+impl ViewWatch for AccessWatch {
+    fn viewed(&self, user: Range<usize>, at: usize) {
+        let Some(trap) = self.trap.get() else { return };
+        match trap.watch(&user) {
+            Ok(()) => self.flights().viewed(user, at),
+            Err(why) => {
+                let reason = format!("accesses of the CPU to memory in flight are not seen: {why}");
+                self.writer.write(&Fact::Unseen { reason });
+            }
+        }
+    }
+
+    fn gone(&self, user: Range<usize>) {
+        self.flights().gone(&user);
+        if let Some(trap) = self.trap.get() {
+            trap.leave(&user);
+        }
+    }
+
+    fn double(&self, user: Range<usize>) -> Option<usize> {
+        match self.trap.get()?.double(&user) {
+            Ok(at) => {
+                self.viewed(user, at);
+                Some(at)
+            }
+            Err(why) => {
+                self.tell_not_doubled(&why);
+                None
+            }
+        }
+    }
+}
+
+impl Judge for AccessWatch {
+    fn free_around(&self, address: usize) -> Option<Range<usize>> {
+        let page = address / page_size() * page_size();
+        match self.flights_soon() {
+            Some(mut flights) => flights.free_around(address),
+            None => Some(page..page + page_size()),
+        }
+    }
+
+    fn judge(&self, access: &TrappedAccess) -> Verdict {
+        let Some(mut flights) = self.flights_soon() else { return Verdict::default() };
+        let bytes = access.address..access.address + access.len;
+        // The library asks so whether memory that it is given can be read; a program has no use for it.
+        let is_probe = access.place.system_call.is_some_and(|call| call.number == libc::SYS_madvise);
+        let hit = flights.hit(&bytes, access.is_write, access.thread).filter(|_| !is_probe);
+        let passes = flights.count_pass(access.address);
+        drop(flights);
+        let wants_stack = hit.is_some_and(|hit| self.reporter().expect(access, hit));
+        Verdict { wants_stack, keeps_armed: passes <= self.most_steps() || self.writer.wanted().precise }
+    }
+
+    fn happens(&self, access: &TrappedAccess, frames: Option<Vec<u64>>, is_open: bool) {
+        self.reporter().happens(self.writer, access, frames, is_open);
+    }
+
+    fn unmapped(&self, range: Range<usize>) {
+        if let Some(mut flights) = self.flights_soon() {
+            flights.unmapped(&range);
+        }
+    }
+}
+
+thread_local! {
+    /// What the ops of this thread come after and do not wait for.
+    static OVER: RefCell<Vec<Awaited>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps what an engine has in flight.
+struct EngineFlights {
+    accesses: Arc<AccessWatch>,
+    first_stream: u32,
+    /// How many host functions run.
+    functions: AtomicUsize,
+}
+
+impl EngineFlights {
+    /// In a forked child a thread that is not there may have the lock, and nothing is in flight.
+    fn flights(&self) -> Option<MutexGuard<'_, Flights>> {
+        self.accesses.writer.is_here().then(|| self.accesses.flights())
+    }
+
+    fn point(&self, point: Point) -> fact::Point {
+        fact::Point { stream: self.first_stream + point.stream as u32, ticket: point.ticket }
+    }
+
+    /// What passes before an op, besides the op before it in its stream.
+    fn awaits(&self, what: Seen<'_>, to: &mut Vec<Awaited>) {
+        let mut op = if let Seen::Op(op) = what { Some(op) } else { None };
+        while let Some(now) = op {
+            let (fences, inner): (&[Arc<dyn Fence>], _) = match now {
+                Op::Wait(fence) => (std::slice::from_ref(fence), None),
+                Op::After(after) => (&after.0, Some(&after.1)),
+                _ => (&[], None),
+            };
+            to.extend(fences.iter().filter_map(|fence| self.awaited(fence)));
+            op = inner;
+        }
+    }
+
+    fn awaited(&self, fence: &Arc<dyn Fence>) -> Option<Awaited> {
+        let later = || Some(Awaited::Later(fence.native().downcast_ref::<Gate>()?.number()));
+        fence.point().map(|point| Awaited::Point(self.point(point))).or_else(later)
+    }
+}
+
+/// Calls `end` with each range of host memory that an op reads or writes: the engine's address, the length,
+/// and whether it is written.
+fn ends(what: Seen<'_>, end: &mut impl FnMut(usize, usize, bool)) {
+    match what {
+        Seen::Linear(copy) => {
+            let segment = copy.segment();
+            end(segment.src, segment.len, false);
+            end(segment.dst, segment.len, true);
+        }
+        Seen::Op(op) => ends_of(op, end),
+        Seen::Mark | Seen::Other => {}
+    }
+}
+
+fn ends_of(op: &Op, end: &mut impl FnMut(usize, usize, bool)) {
+    match op {
+        Op::Copy(plan) => {
+            for piece in plan.pieces().iter().flat_map(translate::lines) {
+                end(piece.src as usize, piece.len as usize, false);
+                end(piece.dst as usize, piece.len as usize, true);
+            }
+        }
+        Op::Fill(fill) => end(fill.dst, fill.len, true),
+        Op::After(after) => ends_of(&after.1, end),
+        _ => {}
+    }
+}
+
+impl Observer for EngineFlights {
+    fn known(&self, block: &Block) {
+        if block.home == Home::Host
+            && block.base != block.at
+            && let Some(mut flights) = self.flights()
+        {
+            flights.known(block.base..block.base + block.len, block.at);
+        }
+    }
+
+    fn forgotten(&self, block: &Block) {
+        if block.home != Home::Host || block.base == block.at {
+            return;
+        }
+        if block.origin == Origin::Registered && self.accesses.writer.is_here() {
+            self.accesses.unregistered(block);
+        } else if let Some(mut flights) = self.flights() {
+            flights.forgotten(block.base);
+        }
+    }
+
+    fn made(&self, op: Point, what: Seen<'_>) {
+        lines::note_thread();
+        let (point, mut awaits, mut pages) = (self.point(op), Vec::new(), Vec::new());
+        let _ = OVER.try_with(|over| awaits.extend(over.borrow().iter().copied()));
+        self.awaits(what, &mut awaits);
+        let Some(mut flights) = self.flights() else { return };
+        flights.submitted(point, &awaits);
+        ends(what, &mut |at, len, is_written| flights.add(point, at, len, is_written, &mut pages));
+        ViewPages::merge(&mut pages, page_size());
+        // With the lock: an access to a page that is armed finds what is in flight there.
+        self.accesses.arm(&pages);
+    }
+
+    fn refused(&self, op: Point, _: &Error) {
+        if let Some(mut flights) = self.flights() {
+            flights.refused(self.point(op));
+        }
+    }
+
+    fn bound(&self, gate: u64, to: Option<Point>) {
+        if let Some(mut flights) = self.flights() {
+            flights.joins().bound(gate, to.map(|point| self.point(point)));
+        }
+    }
+
+    fn passed(&self, op: Point, _: Fate, _: Option<DeviceTime>) {
+        if self.functions.load(Ordering::Acquire) > 0
+            && let Some(mut flights) = self.flights()
+        {
+            let count = flights.function_passed(self.point(op));
+            self.functions.fetch_sub(count, Ordering::AcqRel);
+        }
+    }
+
+    fn joined(&self, point: Point, how: JoinKind) {
+        // With the lock: what is opened is not armed again meanwhile.
+        if let (Some(trap), Some(mut flights)) = (self.accesses.trap.get(), self.flights()) {
+            flights.joined(self.point(point), |pages| trap.open_pages(pages));
+            if how == JoinKind::Function {
+                let function = Point { ticket: point.ticket + 1, ..point };
+                // SAFETY: asks for a number.
+                flights.function_begun(unsafe { libc::gettid() }, self.point(function));
+                self.functions.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+    }
+
+    fn following(&self, over: &[Point]) {
+        let points = over.iter().map(|point| Awaited::Point(self.point(*point)));
+        let _ = OVER.try_with(|over| *over.borrow_mut() = points.collect());
+    }
+}

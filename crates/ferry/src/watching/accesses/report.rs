@@ -1,0 +1,109 @@
+//! From accesses that hit something in flight to facts, each place in the program once for an op.
+
+use super::{
+    Flight,
+    lines::{self, Lines},
+};
+use crate::watching::contents::read_up_to;
+use ferry_backends::os::trap::TrappedAccess;
+use ferry_watch::{
+    Fact,
+    clock::ticks,
+    fact, stacks,
+    unwind::{self, StoppedAt},
+    writer::FactWriter,
+};
+use std::collections::{HashMap, HashSet};
+
+/// How often a stack is taken at one instruction for one op: other places may lead there.
+const MOST_AT_ONE_PLACE: u32 = 16;
+/// Bytes of a stack that are kept until they are walked.
+const STACK_BYTES: usize = 64 << 10;
+/// Places that are remembered; then all are forgotten, and may be told again.
+const MOST_PLACES: usize = 1 << 16;
+
+/// Where an access was: the op, the instruction, the stack pointer.
+type AccessPlace = (fact::Point, u64, u64);
+
+/// Writes facts of accesses.
+#[derive(Default)]
+pub(super) struct AccessReporter {
+    /// What the access collides with that is about to happen.
+    expected: Option<Flight>,
+    /// A copy of the stack of the thread that accesses, which waits.
+    stack: Vec<u8>,
+    places: HashMap<AccessPlace, u32>,
+    /// Stacks that were told of, with their ops.
+    told: HashSet<(fact::Point, bool, u32)>,
+    lines: Lines,
+    /// How often pages stayed open.
+    opened: u64,
+}
+
+impl AccessReporter {
+    /// The access is about to happen, and collides with this. Says whether its stack is wanted.
+    pub(super) fn expect(&mut self, access: &TrappedAccess, hit: Flight) -> bool {
+        if self.places.len() >= MOST_PLACES {
+            self.places.clear();
+            self.told.clear();
+        }
+        let count = self.places.entry((hit.point, access.place.pc, access.place.sp)).or_default();
+        *count += 1;
+        let is_wanted = *count <= MOST_AT_ONE_PLACE;
+        self.expected = is_wanted.then_some(hit);
+        if is_wanted {
+            self.stack.resize(STACK_BYTES, 0);
+            let got = read_up_to(access.place.sp, &mut self.stack);
+            self.stack.truncate(got);
+        }
+        is_wanted
+    }
+
+    /// The access happens.
+    pub(super) fn happens(
+        &mut self,
+        writer: &FactWriter,
+        access: &TrappedAccess,
+        frames: Option<Vec<u64>>,
+        is_open: bool,
+    ) {
+        if let Some(hit) = self.expected.take() {
+            let frames = frames.unwrap_or_else(|| {
+                lines::dump_of(access.thread);
+                self.frames_of(access)
+            });
+            let frames = self.lines.put_into(frames, writer);
+            self.tell(writer, access, &hit, frames);
+        }
+        if is_open {
+            self.opened += 1;
+            writer.write(&Fact::Opened { time: ticks(), count: self.opened });
+        }
+    }
+
+    fn tell(&mut self, writer: &FactWriter, access: &TrappedAccess, hit: &Flight, frames: Vec<u64>) {
+        let stack = stacks::tell(writer, frames);
+        if !self.told.insert((hit.point, access.is_write, stack)) {
+            return;
+        }
+        writer.write(&Fact::Access(fact::HostAccess {
+            time: ticks(),
+            thread: access.thread as u32,
+            address: access.address.max(hit.user.start) as u64,
+            is_write: access.is_write,
+            point: hit.point,
+            is_destination: hit.is_written,
+            stack,
+            is_system_call: access.place.system_call.is_some(),
+        }));
+    }
+
+    /// The stack of a thread that did not say it.
+    fn frames_of(&self, access: &TrappedAccess) -> Vec<u64> {
+        let (pc, sp) = (access.place.pc, access.place.sp);
+        if pc == 0 {
+            return Vec::new();
+        }
+        unwind::walk(StoppedAt { pc, sp, is_behind: access.place.system_call.is_some() }, &self.stack)
+    }
+}

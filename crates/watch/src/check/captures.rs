@@ -1,0 +1,55 @@
+//! Captures that are under way, and the calls that break them.
+
+use std::collections::BTreeMap;
+
+use crate::fact::CallSite;
+
+/// The codes of calls that a capture refuses: a wait without its record, a stream not joined back, a stream
+/// or event that is captured, a call that the mode does not allow, the default stream, two captures that
+/// meet, the wrong thread, and copies of pageable memory.
+const BREAKING: [i32; 9] = [107_024, 107_025, 107_027, 107_028, 107_030, 107_031, 107_032, 107_038, 107_041];
+
+/// A capture that has begun.
+#[derive(Clone, Copy, Debug)]
+pub struct BegunCapture {
+    /// The thread that began it.
+    pub thread: u32,
+    /// The call.
+    pub site: CallSite,
+}
+
+/// The captures of a process.
+#[derive(Default)]
+pub struct Captures {
+    active: BTreeMap<u32, BegunCapture>,
+    /// The capture that ended last, and the call that ended it.
+    ended: Option<(BegunCapture, CallSite)>,
+}
+
+impl Captures {
+    /// A capture begins.
+    pub fn begin(&mut self, graph: u32, thread: u32, site: CallSite) {
+        self.active.insert(graph, BegunCapture { thread, site });
+    }
+
+    /// A capture ends.
+    pub fn end(&mut self, graph: u32, site: CallSite) {
+        self.ended = self.active.remove(&graph).map(|begun| (begun, site));
+    }
+
+    /// A capture that is under way: the newest.
+    pub fn active(&self) -> Option<BegunCapture> {
+        self.active.values().next_back().copied()
+    }
+
+    /// The call that began the capture which the failed call breaks, if its code says that it does.
+    pub fn broken_by(&self, thread: u32, site: CallSite, code: i32) -> Option<CallSite> {
+        if !BREAKING.contains(&code) {
+            return None;
+        }
+        // A failed end has ended the capture before it was told that it failed.
+        let ended = self.ended.filter(|(_, end)| (end.begin, end.caller) == (site.begin, site.caller));
+        let of_thread = self.active.values().rev().find(|begun| begun.thread == thread).copied();
+        ended.map(|(begun, _)| begun).or(of_thread).or(self.active()).map(|begun| begun.site)
+    }
+}

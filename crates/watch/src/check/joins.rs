@@ -1,0 +1,288 @@
+//! Which ops the host has joined: ops that a thread has learnt to have passed, and all that is ordered
+//! before them.
+//!
+//! A stream is ordered, so what is joined of it is a frontier: one ticket, up to which everything is joined.
+//! An op may await points of other streams as well; such an edge is kept until its op is joined, and then
+//! followed once. So the work is linear in the number of ops, and memory is that of the edges of ops which
+//! nobody has joined yet. A join by any thread counts for all threads.
+
+use crate::fact::{Awaited, Point};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// What the host has joined.
+#[derive(Debug, Default)]
+pub struct Joins {
+    /// The last joined ticket of each stream that has one.
+    frontiers: HashMap<u32, u64>,
+    /// What ops that are not joined await, by their stream and in the order of their tickets.
+    edges: HashMap<u32, VecDeque<(u64, Awaited)>>,
+    /// The ops that await a promise which is not bound yet.
+    waiting: HashMap<u64, Vec<Point>>,
+    /// Promises that are not bound yet, and that a joined op awaits.
+    owed: HashSet<u64>,
+    /// The newest op of each stream.
+    newest: HashMap<u32, u64>,
+}
+
+impl Joins {
+    /// The op was submitted, and passes after what it awaits. Ops of one stream come in the order of their
+    /// tickets; a promise is bound after the ops that await it were submitted, and its number may be used
+    /// for another one then.
+    pub fn submitted(&mut self, point: Point, awaits: &[Awaited]) {
+        let is_joined = self.is_joined(point);
+        self.newest.insert(point.stream, point.ticket);
+        for awaited in awaits.iter().copied() {
+            if is_joined {
+                self.follow(awaited);
+                continue;
+            }
+            if let Awaited::Later(promise) = awaited {
+                self.waiting.entry(promise).or_default().push(point);
+            }
+            self.edges.entry(point.stream).or_default().push_back((point.ticket, awaited));
+        }
+    }
+
+    /// The op that was submitted last in its stream was refused, and the next one has its ticket.
+    pub fn refused(&mut self, point: Point) {
+        let Some(edges) = self.edges.get_mut(&point.stream) else { return };
+        let first = edges.partition_point(|(ticket, _)| *ticket < point.ticket);
+        for (_, awaited) in edges.drain(first..) {
+            if let Awaited::Later(promise) = awaited
+                && let Some(waiting) = self.waiting.get_mut(&promise)
+            {
+                waiting.retain(|op| *op != point);
+            }
+        }
+    }
+
+    /// What a promise stands for is decided: a point, or nothing.
+    pub fn bound(&mut self, promise: u64, point: Option<Point>) {
+        for op in self.waiting.remove(&promise).unwrap_or_default() {
+            let Some(edges) = self.edges.get_mut(&op.stream) else { continue };
+            let first = edges.partition_point(|(ticket, _)| *ticket < op.ticket);
+            let of_op = edges.range_mut(first..).take_while(|(ticket, _)| *ticket == op.ticket);
+            let decided = point.map_or(Awaited::Outside, Awaited::Point);
+            of_op.filter(|edge| edge.1 == Awaited::Later(promise)).for_each(|edge| edge.1 = decided);
+        }
+        if self.owed.remove(&promise)
+            && let Some(point) = point
+        {
+            self.joined(point);
+        }
+    }
+
+    /// A thread has learnt that the point has passed.
+    pub fn joined(&mut self, point: Point) {
+        self.follow(Awaited::Point(point));
+    }
+
+    /// Whether the host has joined the point.
+    pub fn is_joined(&self, point: Point) -> bool {
+        is_behind(&self.frontiers, point)
+    }
+
+    /// Whether `op`, which is not joined, passes after `point`: behind it in its stream, or by waits.
+    /// Promises
+    /// that are not bound yet order nothing.
+    pub fn is_after(&self, op: Point, point: Point) -> bool {
+        let (mut ahead, mut seen) = (vec![op], HashMap::new());
+        while let Some(op) = ahead.pop() {
+            if op.stream == point.stream && op.ticket > point.ticket {
+                return true;
+            }
+            let looked = seen.insert(op.stream, op.ticket).unwrap_or(0);
+            if looked >= op.ticket {
+                seen.insert(op.stream, looked);
+                continue;
+            }
+            let edges = self.edges.get(&op.stream).into_iter().flatten();
+            let edges = edges.skip_while(|(ticket, _)| *ticket <= looked);
+            // Awaiting the point itself is to come after it.
+            for (_, awaited) in edges.take_while(|(ticket, _)| *ticket <= op.ticket) {
+                match awaited {
+                    Awaited::Point(other) if *other == point => return true,
+                    Awaited::Point(other) => ahead.push(*other),
+                    Awaited::Later(_) | Awaited::Outside => {}
+                }
+            }
+        }
+        false
+    }
+
+    /// Joins what a joined op awaits, and what that awaits in turn.
+    fn follow(&mut self, awaited: Awaited) {
+        let mut ahead = vec![awaited];
+        while let Some(awaited) = ahead.pop() {
+            match awaited {
+                Awaited::Point(point) if !self.is_joined(point) => {
+                    self.frontiers.insert(point.stream, point.ticket);
+                    self.release(point, &mut ahead);
+                }
+                Awaited::Later(promise) => {
+                    self.owed.insert(promise);
+                    ahead.push(Awaited::Outside);
+                }
+                // Something unseen ordered this op: it may come after all that was submitted.
+                Awaited::Outside => {
+                    let all = self.newest.iter().map(|(stream, ticket)| (*stream, *ticket));
+                    ahead.extend(all.map(|(stream, ticket)| Awaited::Point(Point { stream, ticket })));
+                }
+                Awaited::Point(_) => {}
+            }
+        }
+    }
+
+    /// Takes the edges of the ops up to `point` of its stream, which are to be followed.
+    fn release(&mut self, point: Point, ahead: &mut Vec<Awaited>) {
+        let Some(edges) = self.edges.get_mut(&point.stream) else { return };
+        let count = edges.partition_point(|(ticket, _)| *ticket <= point.ticket);
+        ahead.extend(edges.drain(..count).map(|(_, awaited)| awaited));
+        if edges.is_empty() {
+            self.edges.remove(&point.stream);
+        }
+    }
+}
+
+fn is_behind(frontiers: &HashMap<u32, u64>, point: Point) -> bool {
+    frontiers.get(&point.stream).is_some_and(|joined| point.ticket <= *joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(stream: u32, ticket: u64) -> Point {
+        Point { stream, ticket }
+    }
+
+    fn after(stream: u32, ticket: u64) -> Awaited {
+        Awaited::Point(at(stream, ticket))
+    }
+
+    #[test]
+    fn a_join_takes_in_what_is_before_it_in_its_stream_and_nothing_else() {
+        let mut joins = Joins::default();
+        (1..=3).for_each(|ticket| joins.submitted(at(1, ticket), &[]));
+        joins.joined(at(1, 2));
+        let joined = [at(1, 1), at(1, 2), at(1, 3), at(2, 1)].map(|point| joins.is_joined(point));
+        assert_eq!(joined, [true, true, false, false]);
+        joins.joined(at(1, 1));
+        assert!(joins.is_joined(at(1, 2)), "an older join takes nothing back");
+    }
+
+    #[test]
+    fn what_a_joined_op_awaited_is_joined_over_any_number_of_streams() {
+        let mut joins = Joins::default();
+        joins.submitted(at(2, 2), &[after(1, 5)]);
+        joins.submitted(at(3, 1), &[after(2, 3)]);
+        joins.submitted(at(3, 2), &[after(4, 9)]);
+        joins.joined(at(3, 1));
+        let joined = [at(1, 5), at(1, 6), at(2, 3), at(2, 4), at(4, 9)].map(|point| joins.is_joined(point));
+        assert_eq!(joined, [true, false, true, false, false]);
+        assert_eq!(joins.edges.len(), 1, "edges of joined ops are gone");
+    }
+
+    #[test]
+    fn what_waited_for_something_unseen_joins_all_that_was_submitted() {
+        let mut joins = Joins::default();
+        joins.submitted(at(1, 1), &[]);
+        joins.submitted(at(2, 1), &[Awaited::Outside]);
+        joins.submitted(at(3, 1), &[after(4, 7)]);
+        joins.joined(at(2, 1));
+        joins.submitted(at(1, 2), &[]);
+        let joined = [at(1, 1), at(3, 1), at(4, 7), at(1, 2)].map(|point| joins.is_joined(point));
+        assert_eq!(joined, [true, true, true, false]);
+    }
+
+    #[test]
+    fn a_promise_is_followed_whether_it_is_bound_before_or_after_the_join() {
+        for bound_first in [true, false] {
+            let mut joins = Joins::default();
+            joins.submitted(at(2, 1), &[Awaited::Later(7)]);
+            if bound_first {
+                joins.bound(7, Some(at(1, 4)));
+                assert!(!joins.is_joined(at(1, 4)));
+            }
+            joins.joined(at(2, 1));
+            if !bound_first {
+                joins.bound(7, Some(at(1, 4)));
+            }
+            assert!(joins.is_joined(at(1, 4)) && !joins.is_joined(at(1, 5)), "{bound_first}");
+            assert!(joins.owed.is_empty() && joins.waiting.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_number_of_a_promise_is_used_again_and_nothing_may_stand_behind_one() {
+        let mut joins = Joins::default();
+        joins.submitted(at(2, 1), &[Awaited::Later(7)]);
+        joins.bound(7, Some(at(1, 1)));
+        joins.submitted(at(3, 1), &[after(5, 1), Awaited::Later(7)]);
+        joins.bound(7, Some(at(1, 9)));
+        joins.joined(at(2, 1));
+        assert!(joins.is_joined(at(1, 1)) && !joins.is_joined(at(1, 9)));
+        joins.submitted(at(3, 2), &[Awaited::Later(7)]);
+        joins.bound(7, None);
+        joins.joined(at(3, 2));
+        assert!(joins.is_joined(at(1, 9)) && joins.is_joined(at(5, 1)) && joins.owed.is_empty());
+    }
+
+    #[test]
+    fn an_edge_that_comes_after_the_join_of_its_op_is_followed_at_once() {
+        let mut joins = Joins::default();
+        joins.joined(at(1, 3));
+        joins.submitted(at(1, 3), &[after(2, 8)]);
+        assert!(joins.is_joined(at(2, 8)));
+    }
+
+    #[test]
+    fn a_refused_op_awaits_nothing() {
+        let mut joins = Joins::default();
+        joins.submitted(at(1, 1), &[after(2, 1)]);
+        joins.submitted(at(1, 2), &[after(2, 2)]);
+        joins.refused(at(1, 2));
+        joins.submitted(at(1, 2), &[]);
+        joins.joined(at(1, 2));
+        assert!(joins.is_joined(at(2, 1)) && !joins.is_joined(at(2, 2)));
+    }
+
+    #[test]
+    fn an_op_comes_after_what_it_waits_for_however_far_that_is() {
+        let mut joins = Joins::default();
+        joins.submitted(at(2, 3), &[after(1, 5)]);
+        joins.submitted(at(3, 1), &[after(2, 3)]);
+        joins.submitted(at(4, 1), &[after(2, 2)]);
+        joins.submitted(at(5, 1), &[after(5, 1)]);
+        for (op, point, want) in [
+            (at(1, 6), at(1, 5), true),
+            (at(1, 5), at(1, 5), false),
+            (at(2, 3), at(1, 5), true),
+            (at(2, 2), at(1, 5), false),
+            (at(3, 2), at(1, 5), true),
+            (at(3, 2), at(1, 4), true),
+            (at(3, 2), at(1, 6), false),
+            (at(4, 2), at(1, 5), false),
+            (at(5, 1), at(1, 5), false),
+        ] {
+            assert_eq!(joins.is_after(op, point), want, "{op:?} after {point:?}");
+        }
+    }
+
+    #[test]
+    fn rings_of_waits_end_and_what_is_joined_is_not_kept() {
+        let mut joins = Joins::default();
+        joins.submitted(at(1, 1), &[after(2, 1)]);
+        joins.submitted(at(2, 1), &[after(1, 1)]);
+        joins.joined(at(1, 1));
+        assert!(joins.is_joined(at(2, 1)));
+        for round in 0..100_000 {
+            let (event, wait) = (at(3, round + 1), at(4, round + 1));
+            joins.submitted(wait, &[Awaited::Later(round)]);
+            joins.bound(round, Some(event));
+            joins.joined(wait);
+            assert!(joins.is_joined(event));
+        }
+        assert_eq!((joins.waiting.len(), joins.edges.len(), joins.owed.len()), (0, 0, 0));
+    }
+}

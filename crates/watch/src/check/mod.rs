@@ -1,0 +1,266 @@
+//! The checker: finds memory that is touched while a copy in flight owns it, from the facts of a program.
+//!
+//! A copy is in flight from its call until the host has joined it, whether or not its bytes have moved: no
+//! finding depends on timing. `order` knows what comes before what, `races` which ops touch the same bytes,
+//! `written` which device bytes nobody wrote, `memory` what is allocated; `process` puts them together for
+//! one
+//! process. The CPU's own accesses come as facts that name the op ([`Fact::Access`]).
+//!
+//! Findings get their names here: each is symbolised when it is first seen, since a process may become
+//! another program later. One mistake is one finding; what is seen again is counted.
+//! Arrows: it knows facts, names and blocks; commands know it.
+
+mod accesses;
+mod captures;
+mod deferred;
+pub mod finding;
+mod frees;
+pub mod joins;
+mod memory;
+mod op;
+mod order;
+mod process;
+mod races;
+mod raw;
+mod recent;
+mod shared;
+mod written;
+
+use std::collections::HashMap;
+
+use crate::blocks::BlockMap;
+use crate::fact::{CallSite, Fact, FactReader, FactSource};
+use crate::symbols::Symbols;
+pub use finding::{CheckFinding, FindingId, FindingSeverity, FoundWork, StackFrame, TimelineSpot};
+use process::ProcessCheck;
+use raw::{RawFinding, RawPlace};
+use shared::SharedRaces;
+
+/// What is looked for beyond the usual.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Memory that is never freed.
+    pub leaks: bool,
+    /// Calls that would break a capture in another mode.
+    pub capture_lint: bool,
+}
+
+/// Names and memory, for the checks of one process.
+pub(crate) struct CheckNames<'a> {
+    symbols: &'a Symbols,
+    blocks: &'a BlockMap,
+    options: CheckOptions,
+    process: u32,
+}
+
+/// Takes the facts of a program and of all that it starts, and says what is wrong.
+#[derive(Default)]
+pub struct Checker {
+    options: CheckOptions,
+    symbols: Symbols,
+    blocks: BlockMap,
+    processes: HashMap<u32, ProcessCheck>,
+    /// Memory that processes share.
+    shared: SharedRaces,
+    findings: Vec<CheckFinding>,
+    /// The finding of each id with these two call sites in this process.
+    by_site: HashMap<(FindingId, u32, [u64; 2]), usize>,
+    /// The finding of each id at these two positions.
+    by_position: HashMap<(FindingId, [String; 2]), usize>,
+    /// Sentences about what could not be seen, each once.
+    unseen: Vec<String>,
+    /// How often memory in flight was left accessible.
+    opened: u64,
+    lost: u64,
+}
+
+impl FactReader for Checker {
+    fn take(&mut self, source: FactSource, fact: &Fact) {
+        if let Fact::Started(_) = fact {
+            // The process has become another program.
+            self.finish_process(source.process, false);
+        }
+        self.symbols.take(source, fact);
+        self.blocks.take(source, fact);
+        match fact {
+            Fact::Lost { count } => self.lost += count,
+            Fact::Opened { .. } => self.opened += 1,
+            Fact::Unseen { reason } if !self.unseen.contains(reason) => self.unseen.push(reason.clone()),
+            _ => {}
+        }
+        let mut found = Vec::new();
+        let process = self.processes.entry(source.process).or_default();
+        let names = CheckNames {
+            symbols: &self.symbols,
+            blocks: &self.blocks,
+            options: self.options,
+            process: source.process,
+        };
+        process.take(&names, source, fact, &mut found);
+        let shared = std::mem::take(&mut process.shared);
+        for access in shared {
+            found.extend(self.shared.add(&names, source.process, access));
+        }
+        found.into_iter().for_each(|raw| self.add(source.process, raw));
+    }
+}
+
+impl Checker {
+    /// One that looks for these.
+    pub fn new(options: CheckOptions) -> Checker {
+        Checker { options, ..Checker::default() }
+    }
+
+    /// All processes are over; `is_killed` says which of them were ended by a signal or are unknown.
+    pub fn finish(&mut self, is_killed: impl Fn(u32) -> bool) {
+        let mut processes: Vec<u32> = self.processes.keys().copied().collect();
+        processes.sort_unstable();
+        for process in processes {
+            let has_ended = self.processes.get(&process).is_some_and(|check| check.has_ended);
+            self.finish_process(process, !has_ended && is_killed(process));
+        }
+        self.findings.sort_by_key(|finding| finding.time);
+    }
+
+    /// What was found, in the order of time.
+    pub fn findings(&self) -> &[CheckFinding] {
+        &self.findings
+    }
+
+    /// Sentences about what could not be seen.
+    pub fn unseen(&self) -> &[String] {
+        &self.unseen
+    }
+
+    /// How often memory in flight was left accessible, so that accesses to it were not seen.
+    pub fn opened(&self) -> u64 {
+        self.opened
+    }
+
+    /// How many facts were lost.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    fn finish_process(&mut self, number: u32, is_killed: bool) {
+        let Some(mut process) = self.processes.remove(&number) else { return };
+        let mut found = Vec::new();
+        let names = CheckNames {
+            symbols: &self.symbols,
+            blocks: &self.blocks,
+            options: self.options,
+            process: number,
+        };
+        process.finish(&names, is_killed, &mut found);
+        found.into_iter().for_each(|raw| self.add(number, raw));
+    }
+
+    /// Counts what was seen before; else symbolises it.
+    fn add(&mut self, process: u32, raw: RawFinding) {
+        let key = (raw.id, process, self.callers(process, &raw));
+        if let Some(index) = self.by_site.get(&key) {
+            self.findings[*index].count += 1;
+            return;
+        }
+        if raw.is_repeated {
+            return;
+        }
+        let finding = self.name(process, raw);
+        let position =
+            |stack: &[StackFrame]| stack.first().map(|frame| frame.position.clone()).unwrap_or_default();
+        let work = finding.work.as_ref().map(|work| position(&work.stack)).unwrap_or_default();
+        let mut positions = [position(&finding.access), work];
+        if finding.id == FindingId::StreamRace {
+            positions.sort_unstable();
+        }
+        let next = self.findings.len();
+        let index = *self.by_position.entry((finding.id, positions)).or_insert(next);
+        self.by_site.insert(key, index);
+        match self.findings.get_mut(index) {
+            Some(known) => known.count += 1,
+            None => self.findings.push(finding),
+        }
+    }
+
+    /// Where it went wrong and what it collides with, as addresses.
+    fn callers(&self, process: u32, raw: &RawFinding) -> [u64; 2] {
+        let access = match raw.access {
+            RawPlace::Call(site) => site.caller,
+            RawPlace::Program { stack, .. } => {
+                self.symbols.stack(process, stack).first().copied().unwrap_or_default()
+            }
+        };
+        let mut callers = [access, raw.work.map_or(0, |work| work.site.caller)];
+        if raw.id == FindingId::StreamRace {
+            callers.sort_unstable();
+        }
+        callers
+    }
+
+    fn name(&mut self, process: u32, raw: RawFinding) -> CheckFinding {
+        let captured = self.processes.get(&process).and_then(|check| check.capturing_call(raw.task));
+        let mut message = raw.message;
+        if let Some(site) = captured {
+            let place = self.symbols.place(process, site.caller);
+            message.push_str(&format!(" It is a task of a graph, captured at {}.", place.position()));
+        }
+        let access = match raw.access {
+            RawPlace::Call(site) => self.stack_of(process, site),
+            RawPlace::Program { stack, .. } => {
+                let frames = self.symbols.stack(process, stack).to_vec();
+                self.frames(process, &frames)
+            }
+        };
+        let (thread, call) = match raw.access {
+            RawPlace::Call(site) => (None, Some(site)),
+            RawPlace::Program { thread, .. } => (Some(thread), None),
+        };
+        let spot = TimelineSpot { process, thread, call, op: raw.op };
+        let work = raw.work.map(|work| {
+            let process = work.process.unwrap_or(process);
+            let call = self.symbols.function(process, work.site.function).unwrap_or_default().to_owned();
+            let spot = TimelineSpot { process, thread: None, call: Some(work.site), op: work.op };
+            let stream = work.op.map(|point| point.stream);
+            FoundWork { call, stream, stack: self.stack_of(process, work.site), spot }
+        });
+        let by_address = || {
+            let (address, _) = raw.bytes.filter(|_| raw.is_program_address)?;
+            self.blocks.named(process, address).map(|block| block.site)
+        };
+        let allocation = raw.allocation.or_else(by_address);
+        let allocation = allocation.map(|site| self.stack_of(process, site));
+        CheckFinding {
+            id: raw.id,
+            severity: raw.severity,
+            message,
+            bytes: raw.bytes,
+            pid: process,
+            time: raw.time,
+            access,
+            spot,
+            work,
+            allocation,
+            count: 1,
+        }
+    }
+
+    /// The stack of a call, or its innermost frame if that is all that is known.
+    fn stack_of(&mut self, process: u32, site: CallSite) -> Vec<StackFrame> {
+        let frames = self.symbols.stack(process, site.stack).to_vec();
+        let frames = if frames.is_empty() && site.caller != 0 { vec![site.caller] } else { frames };
+        self.frames(process, &frames)
+    }
+
+    fn frames(&mut self, process: u32, addresses: &[u64]) -> Vec<StackFrame> {
+        let frame = |address: &u64| {
+            let place = self.symbols.place(process, *address);
+            StackFrame {
+                function: place.function.clone(),
+                file: place.file.clone(),
+                line: place.line,
+                position: place.position(),
+            }
+        };
+        addresses.iter().filter(|address| **address != 0).map(frame).collect()
+    }
+}

@@ -1,0 +1,582 @@
+//! Which work comes before which: happens-before between the ops of a process, and what the host has joined.
+//!
+//! Three things order work: the order of a stream, what an op waits for, and joins of the host. Every stream
+//! has a vector clock ([`StreamClock`]): for each other stream, the newest op that comes before its next one.
+//! What
+//! the host has joined comes before everything that is submitted from then on ([`JoinedTickets`]).
+//!
+//! Facts come nearly in the order of time, but an op may wait for something that is decided later, or that
+//! is submitted later, and the addresses of some copies are known only when they run. So ops wait here, per
+//! stream, until all of that is known, and come out in an order in which each follows what it depends on.
+//! Arrows: it knows facts, and nothing of memory or findings.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
+
+use crate::fact::{Awaited, Nanos, Piece, Point, SubmittedOp, Work};
+
+/// Stands in clocks for other processes: what they submitted until this time, in nanoseconds, comes before.
+pub const OUTSIDE: u32 = u32::MAX;
+
+/// How much of a stream's past is kept for ops that have not come out.
+const KEPT_HISTORY: usize = 1 << 14;
+
+/// For each other stream, the newest op that comes before.
+pub type StreamClock = BTreeMap<u32, u64>;
+/// For each stream, the newest op that the host has joined.
+pub type JoinedTickets = HashMap<u32, u64>;
+
+/// What the host knew at a moment: it knows ever more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostView {
+    /// How often it had joined something.
+    pub join: u64,
+    /// Until when it had waited for other processes.
+    pub outside: Nanos,
+}
+
+impl HostView {
+    fn max(self, other: HostView) -> HostView {
+        HostView { join: self.join.max(other.join), outside: self.outside.max(other.outside) }
+    }
+}
+
+/// An op whose order is known.
+pub struct OrderedOp {
+    /// What was submitted.
+    pub op: SubmittedOp,
+    /// What comes before it in other streams.
+    pub clock: Rc<StreamClock>,
+    /// What the host knew before it.
+    pub view: HostView,
+    /// What it copies, if its addresses were read when it ran; several pieces where memory is mapped so.
+    pub resolved: Vec<Piece>,
+}
+
+/// Whether `point` is among what was joined.
+pub fn is_joined(joined: &JoinedTickets, point: Point) -> bool {
+    joined.get(&point.stream).is_some_and(|ticket| point.ticket <= *ticket)
+}
+
+struct PendingOp {
+    op: SubmittedOp,
+    view: HostView,
+}
+
+/// What comes before the ops of a stream from a ticket on.
+struct Past {
+    from: u64,
+    clock: Rc<StreamClock>,
+    /// What the host knew before them.
+    view: HostView,
+}
+
+/// One stream.
+#[derive(Default)]
+struct StreamOrder {
+    /// The ticket of the newest op that has come out.
+    reached: u64,
+    /// What comes before its next op.
+    clock: Rc<StreamClock>,
+    /// What came before its ops, each from a ticket on; what is below the newest joined op is gone.
+    history: Vec<Past>,
+    /// Ops that have not come out, by their tickets.
+    pending: BTreeMap<u64, PendingOp>,
+}
+
+impl StreamOrder {
+    fn past_of(&self, ticket: u64) -> Option<&Past> {
+        let count = self.history.partition_point(|past| past.from <= ticket);
+        self.history.get(count.checked_sub(1)?)
+    }
+}
+
+/// The order of a process.
+#[derive(Default)]
+pub struct OpOrder {
+    streams: HashMap<u32, StreamOrder>,
+    joined: JoinedTickets,
+    /// How often the host has joined something.
+    join: u64,
+    /// The time of the newest fact.
+    now: Nanos,
+    promises: HashMap<u64, Option<Point>>,
+    resolved: HashMap<Point, Vec<Piece>>,
+    passed: HashSet<Point>,
+    /// How many ops have not come out.
+    pending: usize,
+    /// The streams that wait for a point of a stream.
+    waiting: HashMap<u32, Vec<u32>>,
+    /// The streams that wait for a promise.
+    unbound: HashMap<u64, Vec<u32>>,
+}
+
+impl OpOrder {
+    /// What the host has joined so far.
+    pub fn joined(&self) -> &JoinedTickets {
+        &self.joined
+    }
+
+    /// What the host knows now.
+    pub fn view(&self) -> HostView {
+        HostView { join: self.join, outside: self.joined.get(&OUTSIDE).copied().unwrap_or_default() }
+    }
+
+    /// Whether every op that was submitted has come out.
+    pub fn is_all_known(&self) -> bool {
+        self.pending == 0
+    }
+
+    /// Time goes on.
+    pub fn pass_time(&mut self, now: Nanos) {
+        self.now = now.max(self.now);
+    }
+
+    /// The host has waited for something outside of the process.
+    pub fn join_outside(&mut self) {
+        self.raise(Point { stream: OUTSIDE, ticket: self.now });
+    }
+
+    /// An op was submitted, by a call that was made when the host knew so much. `ready` is given what can
+    /// come out now.
+    pub fn submit(&mut self, op: SubmittedOp, view: HostView, ready: &mut Vec<OrderedOp>) {
+        let stream = op.point.stream;
+        for awaited in &op.awaits {
+            // The number of a promise is used again when that is over.
+            if let Awaited::Later(promise) = awaited {
+                self.promises.remove(promise);
+            }
+        }
+        let pending = PendingOp { view, op };
+        let own = self.streams.entry(stream).or_default();
+        let replaced = own.pending.insert(pending.op.point.ticket, pending);
+        self.pending += usize::from(replaced.is_none());
+        self.run(stream, false, ready);
+    }
+
+    /// More pieces of a batch.
+    pub fn add_pieces(&mut self, point: Point, more: &[Piece], ready: &mut Vec<OrderedOp>) {
+        let pending = self.streams.get_mut(&point.stream).and_then(|own| own.pending.get_mut(&point.ticket));
+        if let Some(PendingOp { op: SubmittedOp { work: Work::Batch { pieces, .. }, .. }, .. }) = pending {
+            pieces.extend_from_slice(more);
+            self.run(point.stream, false, ready);
+        }
+    }
+
+    /// What a promise is for is decided.
+    pub fn bind(&mut self, promise: u64, point: Option<Point>, ready: &mut Vec<OrderedOp>) {
+        self.promises.insert(promise, point);
+        for stream in self.unbound.remove(&promise).unwrap_or_default() {
+            self.run(stream, false, ready);
+        }
+    }
+
+    /// The addresses of a late-bound copy are known.
+    pub fn resolve(&mut self, point: Point, piece: Piece, ready: &mut Vec<OrderedOp>) {
+        self.resolved.entry(point).or_default().push(piece);
+        self.run(point.stream, false, ready);
+    }
+
+    /// An op has passed: what is not known of it by now will not be.
+    pub fn pass(&mut self, point: Point, ready: &mut Vec<OrderedOp>) {
+        let own = self.streams.get(&point.stream);
+        let Some(pending) = own.and_then(|own| own.pending.get(&point.ticket)) else { return };
+        let unbound = |awaited: &Awaited| match awaited {
+            Awaited::Later(promise) if !self.promises.contains_key(promise) => Some(*promise),
+            _ => None,
+        };
+        let unbound: Vec<u64> = pending.op.awaits.iter().filter_map(unbound).collect();
+        if matches!(pending.op.work, Work::Through { .. }) {
+            self.passed.insert(point);
+        }
+        unbound.iter().for_each(|promise| self.bind(*promise, None, ready));
+        self.run(point.stream, false, ready);
+    }
+
+    /// The host is about to join a point: what has passed can come out.
+    pub fn reach(&mut self, point: Point, ready: &mut Vec<OrderedOp>) {
+        self.force(point, ready);
+    }
+
+    /// The host has learnt that a point has passed, and so has everything before it. Says the number of this
+    /// join, and how far each stream is joined that is joined further than before.
+    pub fn join(&mut self, point: Point) -> (u64, Vec<Point>) {
+        self.join += 1;
+        let past = self.streams.get(&point.stream).and_then(|own| own.past_of(point.ticket));
+        let before = past.map(|past| past.clock.clone()).unwrap_or_default();
+        let others = before.iter().map(|(stream, ticket)| Point { stream: *stream, ticket: *ticket });
+        let raised = [point].into_iter().chain(others).filter(|point| !is_joined(&self.joined, *point));
+        let raised: Vec<Point> = raised.collect();
+        raised.iter().for_each(|point| self.raise(*point));
+        (self.join, raised)
+    }
+
+    /// A stream is gone: what is known of it serves no more once all of its work was joined.
+    pub fn forget(&mut self, stream: u32) {
+        let reached = self.joined.get(&stream).copied().unwrap_or_default();
+        let is_over = |own: &StreamOrder| own.reached <= reached;
+        if self.pending == 0 && self.streams.get(&stream).is_some_and(is_over) {
+            self.streams.remove(&stream);
+        }
+    }
+
+    /// From here on, what `later` does comes after `earlier`, as if it had waited.
+    pub fn mend(&mut self, earlier: Point, before: &StreamClock, later: u32) {
+        let own = self.streams.entry(later).or_default();
+        let clock = Rc::make_mut(&mut own.clock);
+        merge(clock, before, later, None);
+        raise(clock, earlier.stream, earlier.ticket);
+        let view = own.history.last().map(|past| past.view).unwrap_or_default();
+        own.history.push(Past { from: own.reached, clock: own.clock.clone(), view });
+    }
+
+    /// Everything that is still waiting comes out, in the order of streams.
+    pub fn finish(&mut self, ready: &mut Vec<OrderedOp>) {
+        let mut streams: Vec<u32> = self.streams.keys().copied().collect();
+        streams.sort_unstable();
+        streams.iter().for_each(|stream| self.run(*stream, false, ready));
+        streams.iter().for_each(|stream| self.run(*stream, true, ready));
+    }
+
+    fn raise(&mut self, point: Point) {
+        let ticket = self.joined.entry(point.stream).or_default();
+        *ticket = point.ticket.max(*ticket);
+        // An op that waits to come out may follow one that was joined after it was submitted.
+        let is_free = |own: &&mut StreamOrder| self.pending == 0 || own.history.len() > KEPT_HISTORY;
+        if let Some(own) = self.streams.get_mut(&point.stream).filter(is_free) {
+            let count = own.history.partition_point(|past| past.from <= point.ticket);
+            own.history.drain(..count.saturating_sub(1));
+        }
+    }
+
+    /// Has everything up to a point come out, and what that waits for before it, whatever is not known of it.
+    fn force(&mut self, point: Point, ready: &mut Vec<OrderedOp>) {
+        let mut ahead = vec![point];
+        let mut streams = vec![];
+        while let Some(point) = ahead.last().copied() {
+            let own = self.streams.get(&point.stream);
+            let first = own.and_then(|own| own.pending.first_key_value());
+            let Some((_, first)) = first.filter(|(ticket, _)| **ticket <= point.ticket) else {
+                ahead.pop();
+                continue;
+            };
+            let missing = first.op.awaits.iter().filter(|awaited| !self.is_known(awaited));
+            let missing = missing.filter_map(|awaited| self.target(awaited));
+            // A ring of waits has no beginning.
+            let next = missing.into_iter().find(|next| ahead.iter().all(|other| other.stream != next.stream));
+            if let Some(next) = next.filter(|next| self.has_pending(*next)) {
+                ahead.push(next);
+                continue;
+            }
+            self.come_out(point.stream, ready);
+            streams.push(point.stream);
+        }
+        streams.iter().for_each(|stream| self.run(*stream, false, ready));
+    }
+
+    fn has_pending(&self, upto: Point) -> bool {
+        let own = self.streams.get(&upto.stream);
+        own.is_some_and(|own| own.pending.range(..=upto.ticket).next().is_some())
+    }
+
+    /// Lets out what can come out, beginning with a stream.
+    fn run(&mut self, stream: u32, is_forced: bool, ready: &mut Vec<OrderedOp>) {
+        let mut streams = vec![stream];
+        while let Some(stream) = streams.pop() {
+            while self.can_come_out(stream, is_forced) {
+                self.come_out(stream, ready);
+                streams.extend(self.waiting.remove(&stream).unwrap_or_default());
+            }
+        }
+    }
+
+    /// Whether all is known of the first op that waits in a stream; if not, it is noted what it waits for.
+    fn can_come_out(&mut self, stream: u32, is_forced: bool) -> bool {
+        let Some(own) = self.streams.get(&stream) else { return false };
+        let Some((ticket, pending)) = own.pending.first_key_value() else { return false };
+        if is_forced {
+            return true;
+        }
+        if *ticket != own.reached + 1 || !self.is_whole(&pending.op) {
+            return false;
+        }
+        let missing = pending.op.awaits.iter().find(|awaited| !self.is_known(awaited)).copied();
+        match missing.map(|awaited| (awaited, self.target(&awaited))) {
+            None => true,
+            Some((Awaited::Later(promise), None)) => {
+                self.unbound.entry(promise).or_default().push(stream);
+                false
+            }
+            Some((_, Some(point))) => {
+                self.waiting.entry(point.stream).or_default().push(stream);
+                false
+            }
+            Some(_) => true,
+        }
+    }
+
+    fn is_whole(&self, op: &SubmittedOp) -> bool {
+        match &op.work {
+            Work::Batch { bytes, pieces, .. } => pieces.iter().map(|piece| piece.len).sum::<u64>() >= *bytes,
+            // A descriptor says how many bytes there are: all of them were told when the op has passed.
+            Work::Through { len, .. } => {
+                let pieces = self.resolved.get(&op.point).into_iter().flatten();
+                let bytes = pieces.map(|piece| piece.len).sum::<u64>();
+                self.passed.contains(&op.point) || *len > 0 && bytes >= *len
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether it is known what comes before what is waited for.
+    fn is_known(&self, awaited: &Awaited) -> bool {
+        match (awaited, self.target(awaited)) {
+            (Awaited::Later(promise), None) => self.promises.contains_key(promise),
+            (_, Some(point)) => {
+                point.ticket == 0
+                    || is_joined(&self.joined, point)
+                    || self.streams.get(&point.stream).is_some_and(|own| own.reached >= point.ticket)
+            }
+            _ => true,
+        }
+    }
+
+    fn target(&self, awaited: &Awaited) -> Option<Point> {
+        match awaited {
+            Awaited::Point(point) => Some(*point),
+            Awaited::Later(promise) => self.promises.get(promise).copied().flatten(),
+            Awaited::Outside => None,
+        }
+    }
+
+    /// Lets the first op of a stream out.
+    fn come_out(&mut self, stream: u32, ready: &mut Vec<OrderedOp>) {
+        let Some(own) = self.streams.get_mut(&stream) else { return };
+        let Some((ticket, PendingOp { op, mut view })) = own.pending.pop_first() else { return };
+        own.reached = own.reached.max(ticket);
+        self.pending -= 1;
+        let mut clock = own.clock.clone();
+        view = own.history.last().map_or(view, |past| view.max(past.view));
+        for awaited in &op.awaits {
+            self.follow(&mut clock, awaited, stream, &mut view);
+        }
+        let own = self.streams.entry(stream).or_default();
+        let is_same = |past: &Past| Rc::ptr_eq(&past.clock, &clock) && past.view == view;
+        if !own.history.last().is_some_and(is_same) {
+            own.history.push(Past { from: ticket, clock: clock.clone(), view });
+        }
+        own.clock = clock.clone();
+        let resolved = self.resolved.remove(&op.point).unwrap_or_default();
+        self.passed.remove(&op.point);
+        ready.push(OrderedOp { op, clock, view, resolved });
+    }
+
+    /// Adds to a clock what comes before what is waited for, and to `view` what the host knew before that.
+    fn follow(&self, clock: &mut Rc<StreamClock>, awaited: &Awaited, stream: u32, view: &mut HostView) {
+        let Some(point) = self.target(awaited) else {
+            // Something unseen orders this: it may come after all that was submitted.
+            let clock = Rc::make_mut(clock);
+            let others = self.streams.iter().filter(|(other, _)| **other != stream);
+            others.for_each(|(other, own)| raise(clock, *other, own.reached));
+            return raise(clock, OUTSIDE, self.now);
+        };
+        // What was joined comes before everything that was submitted since then, and needs no clock. An op
+        // that
+        // had to wait until it came out was submitted before.
+        let joined = (view.join == self.join).then_some(&self.joined);
+        if joined.is_some_and(|joined| is_joined(joined, point)) {
+            return;
+        }
+        let clock = Rc::make_mut(clock);
+        if let Some(past) = self.streams.get(&point.stream).and_then(|own| own.past_of(point.ticket)) {
+            merge(clock, &past.clock, stream, joined);
+            *view = view.max(past.view);
+        }
+        if point.stream != stream {
+            raise(clock, point.stream, point.ticket);
+        }
+    }
+}
+
+fn raise(clock: &mut StreamClock, stream: u32, ticket: u64) {
+    let newest = clock.entry(stream).or_default();
+    *newest = ticket.max(*newest);
+}
+
+/// Adds what comes before another stream's op; what was joined before may be left out.
+fn merge(clock: &mut StreamClock, before: &StreamClock, own: u32, joined: Option<&JoinedTickets>) {
+    let is_over =
+        |stream: u32, ticket: u64| joined.is_some_and(|joined| is_joined(joined, Point { stream, ticket }));
+    clock.retain(|stream, ticket| !is_over(*stream, *ticket));
+    for (stream, ticket) in before {
+        if *stream != own && !is_over(*stream, *ticket) {
+            raise(clock, *stream, *ticket);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A step of a made program. Ops are named by their points: (stream, ticket).
+    enum Step {
+        /// An op that waits for these points.
+        Op((u32, u64), &'static [(u32, u64)]),
+        /// An op that waits for a promise.
+        Later((u32, u64), u64),
+        /// A copy whose addresses are read when it runs.
+        Through((u32, u64)),
+        Bound(u64, (u32, u64)),
+        Passed((u32, u64)),
+        Joined((u32, u64)),
+    }
+    use Step::*;
+
+    /// An op, what comes before it in other streams, and the number of the newest join before it.
+    type Told = ((u32, u64), Vec<(u32, u64)>, u64);
+
+    fn point((stream, ticket): (u32, u64)) -> Point {
+        Point { stream, ticket }
+    }
+
+    /// Which ops come out, in which order.
+    fn run(steps: &[Step]) -> Vec<Told> {
+        let (mut order, mut ready) = (OpOrder::default(), vec![]);
+        let submit = |order: &mut OpOrder, at, awaits, work, ready: &mut Vec<OrderedOp>| {
+            let op = SubmittedOp { point: point(at), awaits, work, ..Default::default() };
+            let view = order.view();
+            order.submit(op, view, ready);
+        };
+        for step in steps {
+            match *step {
+                Op(at, awaits) => {
+                    let awaits = awaits.iter().map(|other| Awaited::Point(point(*other))).collect();
+                    submit(&mut order, at, awaits, Work::Nothing, &mut ready);
+                }
+                Later(at, promise) => {
+                    submit(&mut order, at, vec![Awaited::Later(promise)], Work::Nothing, &mut ready);
+                }
+                Through(at) => {
+                    let work = Work::Through { device: 0, cells: [0; 2], len: 0 };
+                    submit(&mut order, at, vec![], work, &mut ready);
+                }
+                Bound(promise, to) => order.bind(promise, Some(point(to)), &mut ready),
+                Passed(at) => order.pass(point(at), &mut ready),
+                Joined(at) => {
+                    order.reach(point(at), &mut ready);
+                    order.join(point(at));
+                }
+            }
+        }
+        let told = |op: OrderedOp| {
+            let Point { stream, ticket } = op.op.point;
+            (
+                (stream, ticket),
+                op.clock.iter().map(|(stream, ticket)| (*stream, *ticket)).collect(),
+                op.view.join,
+            )
+        };
+        ready.into_iter().map(told).collect()
+    }
+
+    #[test]
+    fn an_op_comes_after_its_stream_after_what_it_awaits_and_after_joins() {
+        type Expected = &'static [((u32, u64), &'static [(u32, u64)], u64)];
+        let table: [(&str, &[Step], Expected); 8] = [
+            (
+                "a wait",
+                &[Op((1, 1), &[]), Op((2, 1), &[(1, 1)])],
+                &[((1, 1), &[], 0), ((2, 1), &[(1, 1)], 0)],
+            ),
+            (
+                "waits are transitive, and stay",
+                &[Op((1, 1), &[]), Op((2, 1), &[(1, 1)]), Op((3, 1), &[(2, 1)]), Op((3, 2), &[])],
+                &[
+                    ((1, 1), &[], 0),
+                    ((2, 1), &[(1, 1)], 0),
+                    ((3, 1), &[(1, 1), (2, 1)], 0),
+                    ((3, 2), &[(1, 1), (2, 1)], 0),
+                ],
+            ),
+            (
+                "a wait for an older op does not take in newer ones",
+                &[Op((1, 1), &[]), Op((2, 1), &[]), Op((1, 2), &[(2, 1)]), Op((3, 1), &[(1, 1)])],
+                &[((1, 1), &[], 0), ((2, 1), &[], 0), ((1, 2), &[(2, 1)], 0), ((3, 1), &[(1, 1)], 0)],
+            ),
+            (
+                "what was joined is not waited for any more",
+                &[Op((1, 1), &[]), Joined((1, 1)), Op((2, 1), &[(1, 1)])],
+                &[((1, 1), &[], 0), ((2, 1), &[], 1)],
+            ),
+            (
+                "a wait for a stream without work waits for nothing",
+                &[Op((2, 1), &[(1, 0)]), Op((1, 1), &[(2, 1)])],
+                &[((2, 1), &[(1, 0)], 0), ((1, 1), &[(2, 1)], 0)],
+            ),
+            (
+                "a promise may be for an op that is submitted later, when more is joined",
+                &[
+                    Later((2, 1), 7),
+                    Op((2, 2), &[]),
+                    Op((1, 1), &[]),
+                    Joined((1, 1)),
+                    Op((3, 1), &[]),
+                    Bound(7, (3, 1)),
+                ],
+                &[((1, 1), &[], 0), ((3, 1), &[], 1), ((2, 1), &[(3, 1)], 1), ((2, 2), &[(3, 1)], 1)],
+            ),
+            (
+                "an op that comes out late keeps what it awaited though that was joined meanwhile",
+                &[
+                    Op((1, 1), &[]),
+                    Through((2, 1)),
+                    Op((2, 2), &[(1, 1)]),
+                    Op((1, 2), &[]),
+                    Joined((1, 2)),
+                    Passed((2, 1)),
+                ],
+                &[((1, 1), &[], 0), ((1, 2), &[], 0), ((2, 1), &[], 0), ((2, 2), &[(1, 1)], 0)],
+            ),
+            (
+                "a join lets out what comes before it in other streams",
+                &[Through((1, 1)), Op((2, 1), &[(1, 1)]), Joined((2, 1)), Op((3, 1), &[])],
+                &[((1, 1), &[], 0), ((2, 1), &[(1, 1)], 0), ((3, 1), &[], 1)],
+            ),
+        ];
+        for (what, steps, expected) in table {
+            let expected: Vec<_> =
+                expected.iter().map(|(op, clock, join)| (*op, clock.to_vec(), *join)).collect();
+            assert_eq!(run(steps), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_a_join_takes_in_is_told() {
+        let (mut order, mut ready) = (OpOrder::default(), vec![]);
+        for (at, awaits) in
+            [((1, 1), vec![]), ((2, 1), vec![Awaited::Point(point((1, 1)))]), ((2, 2), vec![])]
+        {
+            let op = SubmittedOp { point: point(at), awaits, ..Default::default() };
+            order.submit(op, HostView::default(), &mut ready);
+        }
+        assert_eq!(order.join(point((2, 1))), (1, vec![point((2, 1)), point((1, 1))]));
+        assert_eq!(order.join(point((2, 2))), (2, vec![point((2, 2))]), "the rest was joined before");
+        assert!(order.is_all_known());
+    }
+
+    #[test]
+    fn the_past_of_joined_ops_is_not_kept() {
+        let (mut order, mut ready) = (OpOrder::default(), vec![]);
+        for ticket in 1..=10_000 {
+            let first = SubmittedOp { point: point((1, ticket)), ..Default::default() };
+            order.submit(first, order.view(), &mut ready);
+            let awaits = vec![Awaited::Point(point((1, ticket)))];
+            let second = SubmittedOp { point: point((2, ticket)), awaits, ..Default::default() };
+            order.submit(second, order.view(), &mut ready);
+            order.join(point((2, ticket)));
+            ready.clear();
+        }
+        assert!(order.streams.values().all(|own| own.history.len() <= 2));
+    }
+}

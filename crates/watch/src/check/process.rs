@@ -1,0 +1,579 @@
+//! The facts of one process, and what is wrong in them.
+//!
+//! Facts go to the parts that know about order, races, memory, unwritten bytes and captures; what these
+//! find becomes a [`RawFinding`], with call sites in place of names.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::rc::Rc;
+
+use super::CheckNames;
+use super::accesses::{self, ByteAccess, Clash};
+use super::captures::Captures;
+use super::deferred::DeferredLaunches;
+use super::finding::{FindingId, FindingSeverity};
+use super::frees::{FreedMemory, LateFrees};
+use super::memory::{ForgottenBlock, OwnedMemory};
+use super::op::{CheckedOp, OpKind};
+use super::order::{OpOrder, OrderedOp, is_joined};
+use super::races::{OpRaces, Race};
+use super::raw::{RawFinding, RawPlace, RawWork};
+use super::recent::RecentOps;
+use super::shared::SharedAccess;
+use super::written::{UnwrittenRead, WrittenBytes};
+use crate::fact::{
+    self as host, CallSite, Fact, FactSource, HostAccess, Nanos, Outcome, Passed, Point, StreamPurpose,
+    SubmittedOp, TaskId,
+};
+
+/// Ops of one stream that are kept although nobody joined them.
+const KEPT_IN_FLIGHT: usize = 1 << 20;
+/// `ACL_ERROR_RT_PARAM_INVALID`: how calls answer that are given an unknown address.
+const INVALID_PARAMETER: i32 = 107_000;
+
+/// Refused calls whose addresses are kept.
+const KEPT_REFUSED: usize = 1 << 8;
+/// Failed work that no synchronisation has told of.
+const KEPT_FAILED_CALLS: usize = 1 << 10;
+
+/// Memory that processes share, in the engine's addresses.
+struct LentRange {
+    start: u64,
+    end: u64,
+    key: u64,
+}
+
+/// What is known of one process.
+#[derive(Default)]
+pub struct ProcessCheck {
+    order: OpOrder,
+    races: OpRaces,
+    memory: OwnedMemory,
+    written: WrittenBytes,
+    captures: Captures,
+    deferred: DeferredLaunches,
+    late_frees: LateFrees,
+    purposes: HashMap<u32, StreamPurpose>,
+    /// Ops that touch memory and that the host has not joined, by stream and ticket.
+    in_flight: HashMap<u32, BTreeMap<u64, Rc<CheckedOp>>>,
+    /// The calls that captured the tasks of graphs.
+    captured: HashMap<TaskId, CallSite>,
+    /// Accesses of the CPU to ops whose submission was not told yet.
+    early_accesses: Vec<HostAccess>,
+    /// The ops that were told last, by their points: an access or a failure may be told after a join.
+    recent: RecentOps<Rc<CheckedOp>>,
+    /// The calls that submitted ops last.
+    recent_calls: RecentOps<CallSite>,
+    /// Calls whose ops have failed, and of which no synchronisation has told yet.
+    failed_calls: VecDeque<CallSite>,
+    /// Calls that were refused, and the addresses that they were about.
+    refused: Vec<(Nanos, CallSite, u64)>,
+    /// Memory that is shared with other processes.
+    lent: Vec<LentRange>,
+    /// What was done with it since somebody asked.
+    pub shared: Vec<SharedAccess>,
+    ready: Vec<OrderedOp>,
+    /// Whether the process said that it ends.
+    pub has_ended: bool,
+}
+
+impl ProcessCheck {
+    /// One fact more. What is wrong goes to `found`.
+    pub fn take(&mut self, names: &CheckNames, source: FactSource, fact: &Fact, found: &mut Vec<RawFinding>) {
+        let mut ready = std::mem::take(&mut self.ready);
+        let mut joins = false;
+        self.order.pass_time(fact.time().unwrap_or_default());
+        match fact {
+            Fact::Submitted(op) => {
+                self.submitted(names, source, op.clone(), &mut ready);
+            }
+            Fact::MorePieces { point, pieces } => self.order.add_pieces(*point, pieces, &mut ready),
+            Fact::Bound { promise, point, .. } => self.order.bind(*promise, *point, &mut ready),
+            Fact::Resolved { point, piece, .. } => self.order.resolve(*point, *piece, &mut ready),
+            Fact::Passed(passed) => {
+                self.order.pass(passed.point, &mut ready);
+                self.passed(passed);
+            }
+            Fact::Joined(joined) => {
+                let is_function = joined.how == host::Join::Function;
+                joins = !(is_function && self.deferred.begin(source.thread, joined.point));
+                if joins {
+                    self.order.reach(joined.point, &mut ready);
+                }
+            }
+            _ => self.take_other(names, source, fact, found),
+        }
+        ready.drain(..).for_each(|op| self.run(names, op, found));
+        self.ready = ready;
+        if let Fact::Joined(joined) = fact
+            && joins
+        {
+            self.aborted(names, joined, found);
+            self.join(joined.point);
+        }
+    }
+
+    fn submitted(
+        &mut self,
+        names: &CheckNames,
+        source: FactSource,
+        mut op: SubmittedOp,
+        ready: &mut Vec<OrderedOp>,
+    ) {
+        let launch = self.deferred.adopt(source.thread, &mut op).map(|launch| launch.view);
+        let view = launch.unwrap_or_else(|| self.order.view());
+        let call = names.symbols.function(names.process, op.site.function).unwrap_or_default();
+        self.deferred.submitted(&op, call, view);
+        self.recent_calls.insert(op.point, op.site);
+        self.order.submit(op, view, ready);
+    }
+
+    fn take_other(
+        &mut self,
+        names: &CheckNames,
+        source: FactSource,
+        fact: &Fact,
+        found: &mut Vec<RawFinding>,
+    ) {
+        match fact {
+            Fact::StreamMade(made) => drop(self.purposes.insert(made.stream, made.purpose)),
+            Fact::StreamGone { stream, .. } => self.order.forget(*stream),
+            Fact::Known { site, block, .. } => {
+                self.memory.know(*block, *site);
+                self.written.know(block);
+                if block.origin == crate::fact::Origin::Allocated {
+                    self.races.forget(block.at, block.at + block.len);
+                }
+            }
+            Fact::Forgotten { time, site, base } => self.freed(names, (*time, *site), *base, found),
+            Fact::Lent { base, key, .. } => {
+                if let Some(known) = names.blocks.named(names.process, *base) {
+                    let (start, end) = (known.block.at, known.block.at + known.block.len);
+                    self.written.write(start, end);
+                    self.lent.push(LentRange { start, end, key: *key });
+                }
+            }
+            Fact::Call(call) if call.code == 0 => {
+                let name = names.symbols.function(names.process, call.site.function).unwrap_or_default();
+                if name.contains("Event") && (name.contains("Synchronize") || name.contains("Query")) {
+                    self.order.join_outside();
+                }
+            }
+            Fact::Failure { time, site, code, message } => {
+                self.failed(names, source, (*time, *site, *code), message, found);
+            }
+            Fact::CaptureBegun { site, graph, .. } => self.captures.begin(*graph, source.thread, *site),
+            Fact::CaptureEnded { site, graph, .. } => self.captures.end(*graph, *site),
+            Fact::Captured(task) => drop(self.captured.insert(task.task, task.site)),
+            Fact::Access(access) => self.accessed(access, found),
+            Fact::DevicePointer { time, thread, address, is_write, stack } => {
+                let place = RawPlace::Program { thread: *thread, stack: *stack };
+                found.push(device_pointer(place, *time, *address, *is_write));
+            }
+            Fact::Ended { .. } => self.has_ended = true,
+            _ => {}
+        }
+    }
+
+    /// The process is over. What it left undone is wrong, unless it was `killed`.
+    pub fn finish(&mut self, names: &CheckNames, is_killed: bool, found: &mut Vec<RawFinding>) {
+        let mut ready = Vec::new();
+        self.order.finish(&mut ready);
+        ready.into_iter().for_each(|op| self.run(names, op, found));
+        std::mem::take(&mut self.early_accesses).iter().for_each(|access| found.push(unknown_work(access)));
+        if is_killed {
+            return;
+        }
+        for ops in self.in_flight.values() {
+            let lost: Vec<_> = ops.values().filter(|op| !op.is_reported.get()).collect();
+            if let Some(last) = lost.last() {
+                found.push(lost_ops(last, lost.len(), "The process ended"));
+            }
+        }
+        if names.options.leaks {
+            let leaks = self.memory.leaks();
+            found.extend(leaks.iter().map(|leak| {
+                let message = format!("{} bytes were allocated and never freed.", leak.block.len);
+                let mut raw = RawFinding::new(FindingId::Leak, 0, RawPlace::Call(leak.site), message);
+                raw.bytes = Some((leak.block.base, leak.block.len));
+                raw.allocation = Some(leak.site);
+                raw
+            }));
+        }
+    }
+
+    /// An op whose order is known does its work.
+    fn run(&mut self, names: &CheckNames, ordered: OrderedOp, found: &mut Vec<RawFinding>) {
+        let OrderedOp { op, clock, view, resolved } = ordered;
+        let SubmittedOp { point, time, site, work, task, .. } = op;
+        let Some(kind) = OpKind::of(&work) else { return };
+        let pieces = accesses::pieces(&work, resolved);
+        let bytes = if work.bytes() > 0 { work.bytes() } else { pieces.iter().map(|piece| piece.len).sum() };
+        let is_joined = is_joined(self.order.joined(), point);
+        // Told late: whoever joined it may have done so before anything that is still to come.
+        let joined_by = Cell::new(is_joined.then_some(0));
+        let op = Rc::new(CheckedOp {
+            point,
+            time,
+            site,
+            task,
+            kind,
+            bytes,
+            clock,
+            view,
+            joined_by,
+            is_reported: Cell::default(),
+        });
+        self.lint(names, &op, found);
+        // A copy over several mapped pieces is cut into some, too, and moves bytes as one.
+        let call = self.capturing_call(op.task).unwrap_or(op.site);
+        let name = names.symbols.function(names.process, call.function).unwrap_or_default();
+        if name.contains("Batch")
+            && let Some(clash) = accesses::clash(&pieces)
+        {
+            found.push(batch_race(names, (&op, call), clash));
+        }
+        if let Some(read) = self.written.run(&work, &pieces) {
+            found.push(uninitialised(names, &op, &read));
+        }
+        let all = accesses::of(&work, &pieces);
+        let races = self.races.add(&op, &all);
+        races.iter().for_each(|race| self.raced(names, race, &op, found));
+        self.share(&op, &all);
+        if !is_joined {
+            found.extend(self.late_frees.found(&op, &all));
+            self.keep(op, found);
+        }
+    }
+
+    /// Notes what an op does with memory that processes share.
+    fn share(&mut self, op: &Rc<CheckedOp>, all: &[ByteAccess]) {
+        for LentRange { start, end, key } in &self.lent {
+            for access in all.iter().filter(|access| access.start < *end && access.end > *start) {
+                let (from, to) = (access.start.max(*start), access.end.min(*end));
+                self.shared.push(SharedAccess {
+                    key: *key,
+                    range: (from - start, to - start),
+                    at: from,
+                    is_write: access.is_write,
+                    op: op.clone(),
+                });
+            }
+        }
+    }
+
+    fn keep(&mut self, op: Rc<CheckedOp>, found: &mut Vec<RawFinding>) {
+        let point = op.point;
+        self.recent.insert(point, op.clone());
+        let ops = self.in_flight.entry(point.stream).or_default();
+        ops.insert(point.ticket, op.clone());
+        if ops.len() > KEPT_IN_FLIGHT {
+            ops.pop_first();
+        }
+        let early: Vec<HostAccess> =
+            self.early_accesses.extract_if(.., |access| access.point == point).collect();
+        early.iter().for_each(|access| found.extend(host_access(access, &op)));
+    }
+
+    /// The host joins a point.
+    fn join(&mut self, point: Point) {
+        let (join, raised) = self.order.join(point);
+        for Point { stream, ticket } in raised {
+            let Some(ops) = self.in_flight.get_mut(&stream) else { continue };
+            let left = ops.split_off(&(ticket + 1));
+            std::mem::replace(ops, left).values().for_each(|op| op.joined_by.set(Some(join)));
+            if ops.is_empty() {
+                self.in_flight.remove(&stream);
+            }
+        }
+    }
+
+    fn raced(&mut self, names: &CheckNames, race: &Race, op: &Rc<CheckedOp>, found: &mut Vec<RawFinding>) {
+        let earlier = &race.earlier;
+        // From here on the two count as ordered: one missing wait is one finding.
+        self.order.mend(earlier.point, &earlier.clock, op.point.stream);
+        let (first, second, is_write) = match earlier.time <= op.time {
+            true => (earlier, op, race.is_write),
+            false => (op, earlier, (race.is_write.1, race.is_write.0)),
+        };
+        found.push(stream_race(names, (first, second), race.bytes, is_write));
+        earlier.is_reported.set(true);
+        op.is_reported.set(true);
+    }
+
+    fn accessed(&mut self, access: &HostAccess, found: &mut Vec<RawFinding>) {
+        match self.op_at(access.point) {
+            Some(op) => found.extend(host_access(access, &op)),
+            None => self.early_accesses.push(*access),
+        }
+    }
+
+    /// Memory was freed: is a copy in flight on it?
+    fn freed(
+        &mut self,
+        names: &CheckNames,
+        (time, site): (Nanos, CallSite),
+        base: u64,
+        found: &mut Vec<RawFinding>,
+    ) {
+        let Some(owned) = self.memory.free(base, site) else { return };
+        let is_during = |refused: &&mut (Nanos, CallSite, u64)| {
+            refused.2 == base && (site.begin..=time).contains(&refused.0)
+        };
+        for (time, site, address) in self.refused.extract_if(.., |one| is_during(&one)) {
+            if let Some(freed) = self.memory.freed_at(address) {
+                found.push(after_free(names, (time, site), address, freed));
+            }
+        }
+        if owned.site.begin == site.begin && site.begin != 0 {
+            return; // A call frees what it has allocated for its own work.
+        }
+        let (at, len) = (owned.block.at, owned.block.len);
+        self.lent.retain(|lent| lent.start != at);
+        let freed = FreedMemory { time, site, owned };
+        found.extend(freed.found(self.races.in_flight(at, at + len)));
+        self.late_frees.add(freed, self.order.is_all_known());
+    }
+
+    /// Remembers the call of work that failed.
+    fn passed(&mut self, passed: &Passed) {
+        if passed.outcome == Outcome::Failed {
+            self.failed_calls.extend(self.recent_calls.get(passed.point));
+            if self.failed_calls.len() > KEPT_FAILED_CALLS {
+                self.failed_calls.pop_front();
+            }
+        }
+    }
+
+    /// A call ends the work of a stream in place of waiting for it: what nobody had joined is lost.
+    fn aborted(&self, names: &CheckNames, joined: &host::Joined, found: &mut Vec<RawFinding>) {
+        let name = names.symbols.function(names.process, joined.site.function).unwrap_or_default();
+        let ops = self.in_flight.get(&joined.point.stream).filter(|_| joined.how == host::Join::Abort);
+        let Some(ops) = ops else { return };
+        let lost = ops.range(..=joined.point.ticket).map(|(_, op)| op).filter(|op| !op.is_reported.get());
+        let lost: Vec<&Rc<CheckedOp>> = lost.collect();
+        if let Some(last) = lost.last() {
+            let how = if name.is_empty() { "The process ended".into() } else { format!("{name} was called") };
+            found.push(lost_ops(last, lost.len(), &how));
+            lost.iter().for_each(|op| op.is_reported.set(true));
+        }
+    }
+
+    fn op_at(&self, point: Point) -> Option<Rc<CheckedOp>> {
+        let in_flight = self.in_flight.get(&point.stream).and_then(|ops| ops.get(&point.ticket));
+        in_flight.or_else(|| self.recent.get(point)).cloned()
+    }
+
+    fn failed(
+        &mut self,
+        names: &CheckNames,
+        source: FactSource,
+        (time, site, code): (Nanos, CallSite, i32),
+        message: &str,
+        found: &mut Vec<RawFinding>,
+    ) {
+        if let Some(begun) = self.captures.broken_by(source.thread, site, code) {
+            let access = RawPlace::Call(site);
+            let mut raw = RawFinding::new(FindingId::Capture, time, access, message.to_owned());
+            raw.work = Some(RawWork { site: begun, op: None, process: None });
+            return found.push(raw);
+        }
+        let name = names.symbols.function(names.process, site.function).unwrap_or_default();
+        // Failed work is told of by the call that waits for it; what used the memory is the one that
+        // submitted.
+        let waits = ["Synchronize", "Query"].iter().any(|word| name.contains(word));
+        let site = if waits { self.failed_calls.pop_front().unwrap_or(site) } else { site };
+        let freed = addresses(message).find_map(|address| Some((address, self.memory.freed_at(address)?)));
+        match freed {
+            _ if code != INVALID_PARAMETER => {}
+            Some((address, freed)) => found.push(after_free(names, (time, site), address, freed)),
+            // Another thread may be freeing it at this moment, and tell of that later.
+            None => self.refused.extend(addresses(message).map(|address| (time, site, address))),
+        }
+        if self.refused.len() > KEPT_REFUSED {
+            self.refused.drain(..KEPT_REFUSED / 2);
+        }
+    }
+
+    /// Calls that would break a capture in another mode.
+    fn lint(&self, names: &CheckNames, op: &CheckedOp, found: &mut Vec<RawFinding>) {
+        if !names.options.capture_lint || op.task.is_some() {
+            return;
+        }
+        let is_synchronous = self.purposes.get(&op.point.stream) == Some(&StreamPurpose::Synchronous);
+        let is_pageable = op.kind.route().is_some_and(|route| route.is_pageable);
+        let Some(begun) = self.captures.active().filter(|_| is_synchronous || is_pageable) else { return };
+        let what = if is_synchronous { "A synchronous" } else { "An asynchronous" };
+        let why = if is_synchronous { "" } else { " on pageable memory" };
+        let message = format!(
+            "{what} {}{why} was made while thread {} captures: in the global mode it breaks that capture.",
+            op.kind, begun.thread
+        );
+        let mut raw = RawFinding::new(FindingId::Capture, op.time, RawPlace::Call(op.site), message);
+        raw.severity = FindingSeverity::Warning;
+        raw.op = Some(op.point);
+        raw.work = Some(RawWork { site: begun.site, op: None, process: None });
+        found.push(raw);
+    }
+
+    /// The call that captured a task.
+    pub fn capturing_call(&self, task: Option<TaskId>) -> Option<CallSite> {
+        self.captured.get(&task?).copied()
+    }
+}
+
+/// Both ends of a range as the program calls them, with its allocation.
+fn place(names: &CheckNames, raw: &mut RawFinding, (start, end): (u64, u64)) -> String {
+    let found = names.blocks.find(names.process, start, raw.time);
+    let (address, note) = match &found {
+        None => (start, String::new()),
+        Some(place) => {
+            raw.allocation = Some(place.block.site);
+            (
+                place.address(),
+                format!(" ({} bytes into an allocation of {})", place.offset, place.block.block.len),
+            )
+        }
+    };
+    raw.bytes = Some((address, end - start));
+    format!("{} bytes at {address:#x}{note}", end - start)
+}
+
+pub fn stream_race(
+    names: &CheckNames,
+    (first, second): (&Rc<CheckedOp>, &Rc<CheckedOp>),
+    bytes: (u64, u64),
+    is_write: (bool, bool),
+) -> RawFinding {
+    let verb = |is_write| if is_write { "writes" } else { "reads" };
+    let mut raw =
+        RawFinding::new(FindingId::StreamRace, second.time, RawPlace::Call(second.site), String::new());
+    let place = place(names, &mut raw, bytes);
+    raw.message = format!(
+        "A {} in stream {} {} {place}, which an earlier {} in stream {} {}: nothing orders the two.",
+        second.kind,
+        second.point.stream,
+        verb(is_write.1),
+        first.kind,
+        first.point.stream,
+        verb(is_write.0),
+    );
+    raw.op = Some(second.point);
+    raw.work = Some(RawWork::of(first));
+    raw.task = second.task.or(first.task);
+    raw
+}
+
+fn batch_race(names: &CheckNames, (op, call): (&Rc<CheckedOp>, CallSite), clash: Clash) -> RawFinding {
+    let mut raw = RawFinding::new(FindingId::BatchRace, op.time, RawPlace::Call(call), String::new());
+    let place = place(names, &mut raw, (clash.start, clash.end));
+    raw.message = format!(
+        "The copies {} and {} of a {} touch the same {place}, and one of them writes: a batch has no order.",
+        clash.first, clash.second, op.kind
+    );
+    raw.op = Some(op.point);
+    raw.work = Some(RawWork { site: call, ..RawWork::of(op) });
+    raw
+}
+
+fn uninitialised(names: &CheckNames, op: &Rc<CheckedOp>, read: &UnwrittenRead) -> RawFinding {
+    let mut raw = RawFinding::new(FindingId::Uninitialised, op.time, RawPlace::Call(op.site), String::new());
+    let place = place(names, &mut raw, (read.start, read.end));
+    let all =
+        if read.bytes > read.end - read.start { format!(" ({} in all)", read.bytes) } else { String::new() };
+    raw.message = format!("A {} reads {place} that nobody has written{all}.", op.kind);
+    raw.op = Some(op.point);
+    raw.work = Some(RawWork::of(op));
+    op.is_reported.set(true);
+    raw
+}
+
+fn in_program(access: &HostAccess) -> RawPlace {
+    RawPlace::Program { thread: access.thread, stack: access.stack }
+}
+
+fn host_access(access: &HostAccess, op: &Rc<CheckedOp>) -> Option<RawFinding> {
+    let id = if access.is_write { FindingId::HostWrite } else { FindingId::HostRead };
+    let verb = if access.is_write { "writes" } else { "reads" };
+    let uses = if access.is_destination { "writes" } else { "reads" };
+    let by = if access.is_system_call { "A system call of thread" } else { "Thread" };
+    let message = format!(
+        "{by} {} {verb} {:#x}, which a {} of {} bytes in stream {} {uses}: nobody has waited for it.",
+        access.thread, access.address, op.kind, op.bytes, op.point.stream
+    );
+    let mut raw = RawFinding::new(id, access.time, in_program(access), message);
+    raw.work = Some(RawWork::of(op));
+    raw.bytes = Some((access.address, 1));
+    raw.is_program_address = true;
+    raw.task = op.task;
+    raw.is_repeated = op.is_reported.replace(true);
+    Some(raw)
+}
+
+fn unknown_work(access: &HostAccess) -> RawFinding {
+    let id = if access.is_write { FindingId::HostWrite } else { FindingId::HostRead };
+    let message = format!(
+        "Thread {} touches {:#x}, which a copy in stream {} uses that nobody has waited for.",
+        access.thread, access.address, access.point.stream
+    );
+    let mut raw = RawFinding::new(id, access.time, in_program(access), message);
+    raw.bytes = Some((access.address, 1));
+    raw.is_program_address = true;
+    raw
+}
+
+fn device_pointer(place: RawPlace, time: Nanos, address: u64, is_write: bool) -> RawFinding {
+    let verb = if is_write { "writes" } else { "reads" };
+    let message = format!("The CPU {verb} {address:#x}, which is memory of a device: it cannot reach that.");
+    let mut raw = RawFinding::new(FindingId::DevicePointer, time, place, message);
+    raw.bytes = Some((address, 1));
+    raw.is_program_address = true;
+    raw
+}
+
+fn lost_ops(last: &Rc<CheckedOp>, count: usize, how: &str) -> RawFinding {
+    let what = match count {
+        1 => format!("a {} of {} bytes was", last.kind, last.bytes),
+        _ => format!("{count} operations, the last a {} of {} bytes, were", last.kind, last.bytes),
+    };
+    let message =
+        format!("{how} while {what} in flight in stream {}: nobody has waited for that.", last.point.stream);
+    let mut raw = RawFinding::new(FindingId::Lost, last.time, RawPlace::Call(last.site), message);
+    raw.op = Some(last.point);
+    raw.work = Some(RawWork::of(last));
+    raw.task = last.task;
+    raw
+}
+
+fn after_free(
+    names: &CheckNames,
+    (time, site): (Nanos, CallSite),
+    address: u64,
+    freed: &ForgottenBlock,
+) -> RawFinding {
+    let block = freed.owned.block;
+    let name = names.symbols.function(names.process, site.function).unwrap_or_default();
+    let frees = ["Free", "Unregister", "Unmap"].iter().any(|word| name.contains(word));
+    let (id, verb) = match frees {
+        true => (FindingId::DoubleFree, "frees"),
+        false => (FindingId::UseAfterFree, "uses"),
+    };
+    let message = format!(
+        "{name} {verb} {address:#x}, {} bytes into an allocation of {} that was freed before.",
+        address - block.base,
+        block.len
+    );
+    let mut raw = RawFinding::new(id, time, RawPlace::Call(site), message);
+    raw.work = Some(RawWork { site: freed.freed, op: None, process: None });
+    raw.bytes = Some((address, block.base + block.len - address));
+    raw.allocation = Some(freed.owned.site);
+    raw
+}
+
+/// The addresses that a message names.
+fn addresses(message: &str) -> impl Iterator<Item = u64> {
+    message.split("0x").skip(1).filter_map(|rest| {
+        let end = rest.find(|digit: char| !digit.is_ascii_hexdigit()).unwrap_or(rest.len());
+        u64::from_str_radix(&rest[..end], 16).ok()
+    })
+}

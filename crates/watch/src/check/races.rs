@@ -1,0 +1,253 @@
+//! Ops that touch the same bytes although nothing orders them.
+//!
+//! For each byte that copies touch it is kept which op wrote it last, and which ops have read it since
+//! then. A new op races with those of them that do not come before it. What comes before the last write comes
+//! before everything that comes after it, so no more needs to be kept. Bytes that only joined work has
+//! touched are forgotten from time to time.
+
+use std::rc::Rc;
+
+use super::accesses::ByteAccess;
+use super::op::CheckedOp;
+use crate::span_map::{Sliced, SpanMap};
+
+/// Ranges that are kept before those of joined work are looked for.
+const MIN_SWEEP: usize = 1 << 14;
+
+/// Who touched some bytes last.
+#[derive(Clone, Default)]
+struct LastOps {
+    writer: Option<Rc<CheckedOp>>,
+    readers: Vec<Rc<CheckedOp>>,
+}
+
+impl Sliced for LastOps {
+    fn behind(&self, _: u64) -> LastOps {
+        self.clone()
+    }
+}
+
+impl LastOps {
+    fn all(&self) -> impl Iterator<Item = &Rc<CheckedOp>> {
+        self.writer.iter().chain(&self.readers)
+    }
+
+    /// Keeps what is not joined; false if that is nothing.
+    fn keep_unjoined(&mut self) -> bool {
+        self.writer.take_if(|op| op.is_joined());
+        self.readers.retain(|op| !op.is_joined());
+        self.all().next().is_some()
+    }
+}
+
+/// An op that races with the one that was added.
+pub struct Race {
+    /// The op that was submitted before.
+    pub earlier: Rc<CheckedOp>,
+    /// The bytes, as far as they lie in a row.
+    pub bytes: (u64, u64),
+    /// What both do there.
+    pub is_write: (bool, bool),
+}
+
+/// The bytes that a process's work touches.
+#[derive(Default)]
+pub struct OpRaces {
+    bytes: SpanMap<LastOps>,
+    sweep_at: usize,
+}
+
+impl OpRaces {
+    /// Adds what an op does. Says with which ops it races, each once.
+    pub fn add(&mut self, op: &Rc<CheckedOp>, accesses: &[ByteAccess]) -> Vec<Race> {
+        let mut races: Vec<Race> = Vec::new();
+        for access in accesses {
+            let ByteAccess { start, end, is_write } = *access;
+            self.bytes.update(
+                start,
+                end,
+                |_| LastOps::default(),
+                |from, to, last| {
+                    let unordered = last.all().enumerate().filter(|(index, other)| {
+                        let was_written = *index == 0 && last.writer.is_some();
+                        (is_write || was_written) && !other.comes_before(op)
+                    });
+                    for (index, earlier) in unordered {
+                        let was_written = index == 0 && last.writer.is_some();
+                        note(&mut races, earlier, (from, to), (was_written, is_write));
+                    }
+                    if is_write {
+                        last.writer = Some(op.clone());
+                        last.readers.clear();
+                    } else if !last.all().any(|other| Rc::ptr_eq(other, op)) {
+                        last.readers.retain(|reader| !reader.comes_before(op));
+                        last.readers.push(op.clone());
+                    }
+                },
+            );
+        }
+        self.sweep();
+        races
+    }
+
+    /// The ops that are in flight on some bytes, the newest of each stream.
+    pub fn in_flight(&self, start: u64, end: u64) -> Vec<Rc<CheckedOp>> {
+        let mut found: Vec<Rc<CheckedOp>> = Vec::new();
+        for (_, _, last) in self.bytes.within(start, end) {
+            for op in last.all().filter(|op| !op.is_joined()) {
+                if !found.iter().any(|other| Rc::ptr_eq(other, op)) {
+                    found.push(op.clone());
+                }
+            }
+        }
+        found.sort_by_key(|op| op.site.begin.max(op.time));
+        found
+    }
+
+    /// The bytes are other memory now.
+    pub fn forget(&mut self, start: u64, end: u64) {
+        self.bytes.remove(start, end);
+    }
+
+    fn sweep(&mut self) {
+        if self.bytes.len() >= self.sweep_at.max(MIN_SWEEP) {
+            self.bytes.retain(|last| last.keep_unjoined());
+            self.sweep_at = 2 * self.bytes.len();
+        }
+    }
+}
+
+fn note(races: &mut Vec<Race>, earlier: &Rc<CheckedOp>, bytes: (u64, u64), is_write: (bool, bool)) {
+    match races.iter_mut().find(|race| Rc::ptr_eq(&race.earlier, earlier)) {
+        Some(race) if race.bytes.1 == bytes.0 => race.bytes.1 = bytes.1,
+        Some(_) => {}
+        None => races.push(Race { earlier: earlier.clone(), bytes, is_write }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::super::op::OpKind;
+    use super::super::order::HostView;
+    use super::*;
+    use crate::fact::Point;
+
+    /// An op of a stream that comes after these ops of other streams.
+    fn op(stream: u32, ticket: u64, after: &[(u32, u64)]) -> Rc<CheckedOp> {
+        Rc::new(CheckedOp {
+            point: Point { stream, ticket },
+            time: 0,
+            site: Default::default(),
+            task: None,
+            kind: OpKind::Fill,
+            bytes: 0,
+            clock: Rc::new(after.iter().copied().collect()),
+            view: HostView { join: 1, outside: 0 },
+            joined_by: Cell::default(),
+            is_reported: Cell::default(),
+        })
+    }
+
+    fn read(start: u64, end: u64) -> ByteAccess {
+        ByteAccess { start, end, is_write: false }
+    }
+
+    fn write(start: u64, end: u64) -> ByteAccess {
+        ByteAccess { is_write: true, ..read(start, end) }
+    }
+
+    type Ops = Vec<(Rc<CheckedOp>, ByteAccess)>;
+    type Told = Vec<((u32, u64), (u64, u64))>;
+
+    fn told(races: Vec<Race>) -> Told {
+        races
+            .iter()
+            .map(|race| ((race.earlier.point.stream, race.earlier.point.ticket), race.bytes))
+            .collect()
+    }
+
+    /// With what the last of the ops races, and over which bytes.
+    #[test]
+    fn ops_race_if_they_meet_one_writes_and_nothing_orders_them() {
+        let table: [(&str, Ops, Told); 10] = [
+            ("two reads", vec![(op(1, 1, &[]), read(0, 8)), (op(2, 1, &[]), read(0, 8))], vec![]),
+            (
+                "a write and a read",
+                vec![(op(1, 1, &[]), write(0, 8)), (op(2, 1, &[]), read(4, 12))],
+                vec![((1, 1), (4, 8))],
+            ),
+            (
+                "a read and a write",
+                vec![(op(1, 1, &[]), read(0, 8)), (op(2, 1, &[]), write(7, 12))],
+                vec![((1, 1), (7, 8))],
+            ),
+            ("neighbours", vec![(op(1, 1, &[]), write(0, 8)), (op(2, 1, &[]), write(8, 12))], vec![]),
+            ("one stream", vec![(op(1, 1, &[]), write(0, 8)), (op(1, 2, &[]), write(0, 8))], vec![]),
+            ("a wait", vec![(op(1, 1, &[]), write(0, 8)), (op(2, 1, &[(1, 1)]), write(0, 8))], vec![]),
+            (
+                "a wait for an older op",
+                vec![(op(1, 2, &[]), write(0, 8)), (op(2, 1, &[(1, 1)]), write(0, 8))],
+                vec![((1, 2), (0, 8))],
+            ),
+            (
+                "a write races with every read since the last write",
+                vec![
+                    (op(1, 1, &[]), write(0, 8)),
+                    (op(2, 1, &[(1, 1)]), read(0, 8)),
+                    (op(3, 1, &[(1, 1)]), read(0, 8)),
+                    (op(4, 1, &[(1, 1)]), write(0, 8)),
+                ],
+                vec![((2, 1), (0, 8)), ((3, 1), (0, 8))],
+            ),
+            (
+                "a read that came before another one counts through that",
+                vec![
+                    (op(1, 1, &[]), read(0, 8)),
+                    (op(2, 1, &[(1, 1)]), read(0, 8)),
+                    (op(3, 1, &[(1, 1), (2, 1)]), write(0, 8)),
+                ],
+                vec![],
+            ),
+            (
+                "a race is told once, over the bytes in a row",
+                vec![
+                    (op(1, 1, &[]), write(0, 4)),
+                    (op(2, 1, &[(1, 1)]), read(2, 3)),
+                    (op(3, 1, &[(2, 1)]), write(0, 4)),
+                ],
+                vec![((1, 1), (0, 4))],
+            ),
+        ];
+        for (what, ops, expected) in table {
+            let mut races = OpRaces::default();
+            let last = ops.iter().map(|(op, access)| races.add(op, &[*access])).last();
+            assert_eq!(told(last.expect("there are ops")), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_was_joined_before_an_op_does_not_race_with_it() {
+        for (joined_by, expected) in [(None, 1), (Some(1), 0), (Some(2), 1)] {
+            let (mut races, first) = (OpRaces::default(), op(1, 1, &[]));
+            races.add(&first, &[write(0, 8)]);
+            first.joined_by.set(joined_by);
+            let found = races.add(&op(2, 1, &[]), &[write(0, 8)]);
+            assert_eq!(found.len(), expected, "joined by {joined_by:?}, submitted after join 1");
+        }
+    }
+
+    #[test]
+    fn ops_are_in_flight_on_their_bytes_until_they_are_joined_or_the_memory_is_another() {
+        let (mut races, first, second) = (OpRaces::default(), op(1, 1, &[]), op(2, 1, &[]));
+        races.add(&first, &[write(0, 8)]);
+        races.add(&second, &[read(16, 24)]);
+        let count = |races: &OpRaces, start, end| races.in_flight(start, end).len();
+        assert_eq!([count(&races, 0, 24), count(&races, 8, 16), count(&races, 7, 17)], [2, 0, 2]);
+        first.joined_by.set(Some(1));
+        assert_eq!(count(&races, 0, 24), 1);
+        races.forget(20, 24);
+        assert_eq!([count(&races, 16, 20), count(&races, 20, 24)], [1, 0]);
+    }
+}

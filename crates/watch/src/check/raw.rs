@@ -1,0 +1,86 @@
+//! Findings before their addresses have names.
+
+use super::finding::{FindingId, FindingSeverity};
+use super::op::CheckedOp;
+use crate::fact::{CallSite, Nanos, Point, TaskId};
+
+/// Where something happened.
+#[derive(Clone, Copy, Debug)]
+pub enum RawPlace {
+    /// In a call of the library.
+    Call(CallSite),
+    /// In the program itself.
+    Program {
+        /// The thread.
+        thread: u32,
+        /// The number of the stack.
+        stack: u32,
+    },
+}
+
+/// The call that a finding collides with.
+#[derive(Clone, Copy, Debug)]
+pub struct RawWork {
+    /// The call.
+    pub site: CallSite,
+    /// The op that it submitted.
+    pub op: Option<Point>,
+    /// The process, if it is another one.
+    pub process: Option<u32>,
+}
+
+impl RawWork {
+    /// The call that submitted an op.
+    pub fn of(op: &CheckedOp) -> RawWork {
+        RawWork { site: op.site, op: Some(op.point), process: None }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug)]
+pub struct RawFinding {
+    /// What.
+    pub id: FindingId,
+    /// How bad it is.
+    pub severity: FindingSeverity,
+    /// When.
+    pub time: Nanos,
+    /// Where.
+    pub access: RawPlace,
+    /// The op that went wrong.
+    pub op: Option<Point>,
+    /// The work that it collides with.
+    pub work: Option<RawWork>,
+    /// The task of a graph that takes part.
+    pub task: Option<TaskId>,
+    /// The first byte and how many, as the program calls them.
+    pub bytes: Option<(u64, u64)>,
+    /// Whether the memory is still to be looked up by that address.
+    pub is_program_address: bool,
+    /// The call that allocated the memory.
+    pub allocation: Option<CallSite>,
+    /// What happened.
+    pub message: String,
+    /// Whether the work has a finding already: then only its repetition counts.
+    pub is_repeated: bool,
+}
+
+impl RawFinding {
+    /// One with nothing but its place.
+    pub fn new(id: FindingId, time: Nanos, access: RawPlace, message: String) -> RawFinding {
+        RawFinding {
+            id,
+            severity: id.severity(),
+            time,
+            access,
+            op: None,
+            work: None,
+            task: None,
+            bytes: None,
+            is_program_address: false,
+            allocation: None,
+            message,
+            is_repeated: false,
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Memory that processes share: ops of two processes, or at two addresses of one, that touch the same bytes.
+//!
+//! Between processes two things order work: the host has joined the earlier op before the later one was
+//! submitted, or the later one has waited for something outside of its process (an event or a notify that is
+//! shared) since then. What that was is not known, so it counts for everything before it.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::CheckNames;
+use super::op::CheckedOp;
+use super::order::OUTSIDE;
+use super::process::stream_race;
+use super::raw::RawFinding;
+
+/// Accesses to one shared memory that are kept.
+const KEPT: usize = 1 << 12;
+
+/// What an op does with shared memory.
+pub struct SharedAccess {
+    /// The memory.
+    pub key: u64,
+    /// The bytes, counted from its first.
+    pub range: (u64, u64),
+    /// Where the first byte is, for the process of the op.
+    pub at: u64,
+    /// Whether it writes.
+    pub is_write: bool,
+    /// The op.
+    pub op: Rc<CheckedOp>,
+}
+
+/// The shared memory of all processes.
+#[derive(Default)]
+pub struct SharedRaces {
+    accesses: HashMap<u64, Vec<(u32, SharedAccess)>>,
+}
+
+impl SharedRaces {
+    /// Adds what an op of a process does. Says with what it races.
+    pub fn add(&mut self, names: &CheckNames, process: u32, access: SharedAccess) -> Option<RawFinding> {
+        let all = self.accesses.entry(access.key).or_default();
+        all.retain(|(_, earlier)| !earlier.op.is_joined());
+        let race = all.iter().find(|(other, earlier)| {
+            // What one address of one process sees is judged with all other memory of it.
+            let is_elsewhere =
+                *other != process || earlier.at - earlier.range.0 != access.at - access.range.0;
+            is_elsewhere && clash(earlier, &access) && !comes_before((*other, earlier), (process, &access))
+        });
+        let found = race.map(|(other, earlier)| {
+            let (from, to) = (earlier.range.0.max(access.range.0), earlier.range.1.min(access.range.1));
+            let base = access.at - access.range.0;
+            let is_write = (earlier.is_write, access.is_write);
+            let mut raw = stream_race(names, (&earlier.op, &access.op), (base + from, base + to), is_write);
+            if *other != process {
+                raw.message.push_str(&format!(" The earlier one is of process {other}."));
+                raw.work.iter_mut().for_each(|work| work.process = Some(*other));
+            }
+            earlier.op.is_reported.set(true);
+            raw
+        });
+        all.push((process, access));
+        if all.len() > KEPT {
+            all.remove(0);
+        }
+        found
+    }
+}
+
+fn clash(one: &SharedAccess, other: &SharedAccess) -> bool {
+    (one.is_write || other.is_write) && one.range.0 < other.range.1 && other.range.0 < one.range.1
+}
+
+fn comes_before(
+    (of_earlier, earlier): (u32, &SharedAccess),
+    (of_later, later): (u32, &SharedAccess),
+) -> bool {
+    if of_earlier == of_later && earlier.op.comes_before(&later.op) {
+        return true;
+    }
+    let waited = later.op.clock.get(&OUTSIDE).copied().unwrap_or_default();
+    earlier.op.time <= waited.max(later.op.view.outside)
+}

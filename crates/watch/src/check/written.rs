@@ -1,0 +1,104 @@
+//! Device memory that nobody wrote: byte by byte, carried along by copies inside devices.
+//!
+//! Memory that is allocated begins as unwritten. Copies, fills and reductions write it; a copy of unwritten
+//! bytes leaves unwritten bytes. Memory that came otherwise (imported, registered, mapped, lent to another
+//! process) counts as written, since others may write it unseen.
+
+use crate::fact::{Block, Origin, Piece, Work};
+use crate::span_map::{Sliced, SpanMap};
+
+/// Marks bytes that nobody wrote.
+#[derive(Clone, Copy)]
+struct Unwritten;
+
+impl Sliced for Unwritten {
+    fn behind(&self, _: u64) -> Unwritten {
+        Unwritten
+    }
+}
+
+/// The unwritten bytes of the devices, in the engine's addresses.
+#[derive(Default)]
+pub struct WrittenBytes {
+    unwritten: SpanMap<Unwritten>,
+}
+
+/// Unwritten bytes that went to the host.
+pub struct UnwrittenRead {
+    /// The first of them.
+    pub start: u64,
+    /// The first byte behind those in a row with it.
+    pub end: u64,
+    /// How many there are in all.
+    pub bytes: u64,
+}
+
+impl WrittenBytes {
+    /// Memory became known.
+    pub fn know(&mut self, block: &Block) {
+        let (start, end) = (block.at, block.at + block.len);
+        if block.device.is_some() && block.origin == Origin::Allocated {
+            self.unwritten.insert(start, end, Unwritten);
+        } else {
+            self.unwritten.remove(start, end);
+        }
+    }
+
+    /// These bytes count as written.
+    pub fn write(&mut self, start: u64, end: u64) {
+        self.unwritten.remove(start, end);
+    }
+
+    /// An op did its work: what it copied to the host that nobody wrote.
+    pub fn run(&mut self, work: &Work, pieces: &[Piece]) -> Option<UnwrittenRead> {
+        if self.unwritten.len() == 0 {
+            return None;
+        }
+        match work {
+            Work::Fill { dst, len, .. } => self.write(*dst, dst + len),
+            Work::Reduce { .. } => pieces.iter().for_each(|piece| self.combine(piece)),
+            _ if work.route().is_some_and(|route| route.src.is_none()) => {
+                pieces.iter().for_each(|piece| self.write(piece.dst, piece.dst + piece.len));
+            }
+            _ if work.route().is_some_and(|route| route.dst.is_none()) => return self.read(pieces),
+            _ => pieces.iter().for_each(|piece| self.carry(piece)),
+        }
+        None
+    }
+
+    fn unwritten_source(&self, piece: &Piece) -> Vec<(u64, u64)> {
+        let to_dst = |at: u64| at - piece.src + piece.dst;
+        let within = self.unwritten.within(piece.src, piece.src + piece.len);
+        within.map(|(from, to, _)| (to_dst(from), to_dst(to))).collect()
+    }
+
+    fn carry(&mut self, piece: &Piece) {
+        let unwritten = self.unwritten_source(piece);
+        self.write(piece.dst, piece.dst + piece.len);
+        unwritten.iter().for_each(|(from, to)| self.unwritten.insert(*from, *to, Unwritten));
+    }
+
+    /// The result of a reduction is as unwritten as either of its sides.
+    fn combine(&mut self, piece: &Piece) {
+        let unwritten = self.unwritten_source(piece);
+        unwritten.iter().for_each(|(from, to)| self.unwritten.insert(*from, *to, Unwritten));
+    }
+
+    /// Bytes go to the host. What was told once counts as written.
+    fn read(&mut self, pieces: &[Piece]) -> Option<UnwrittenRead> {
+        let mut found: Option<UnwrittenRead> = None;
+        let mut told = Vec::new();
+        for piece in pieces {
+            for (start, end, _) in self.unwritten.within(piece.src, piece.src + piece.len) {
+                told.push((start, end));
+                let read = found.get_or_insert(UnwrittenRead { start, end: start, bytes: 0 });
+                read.bytes += end - start;
+                if read.end == start {
+                    read.end = end;
+                }
+            }
+        }
+        told.iter().for_each(|(start, end)| self.write(*start, *end));
+        found
+    }
+}

@@ -1,0 +1,210 @@
+//! The CPU's accesses to page-locked memory in flight, as facts: a program in C does them, and this reads
+//! what its library has seen.
+//!
+//! Where userfaultfd is not allowed the facts say so, and nothing can be seen: then these tests only see that
+//! the program runs as it should.
+
+use ferry_watch::{
+    Fact, FactReader, FactSource,
+    buffers::{Buffers, Wanted},
+    collector::Collector,
+    fact::HostAccess,
+    symbols::Symbols,
+};
+use std::{
+    fs::File,
+    os::{
+        fd::{AsRawFd, FromRawFd},
+        unix::process::ExitStatusExt,
+    },
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
+
+/// Where this test and the library that it was built with lie.
+fn deps() -> PathBuf {
+    let test = std::env::current_exe().expect("a running program has a path");
+    test.parent().expect("a program is in a folder").to_path_buf()
+}
+
+/// The program, built once.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let (deps, root) = (deps(), Path::new(env!("CARGO_MANIFEST_DIR")));
+        let program = deps.join(format!("accesses-program-{}", std::process::id()));
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread", "-I"]).arg(root.join("../include"));
+        gcc.arg(root.join("tests/accesses/program.c")).arg("-L").arg(&deps).arg("-lascendcl");
+        let made = gcc.arg(format!("-Wl,-rpath,{}", deps.display())).arg("-o").arg(&program).output();
+        let made = made.expect("gcc is installed");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        program
+    })
+}
+
+/// What was seen of one part of the program.
+#[derive(Default)]
+struct Seen {
+    process: u32,
+    accesses: Vec<HostAccess>,
+    pointers: Vec<(bool, u32)>,
+    opened: u64,
+    unseen: Vec<String>,
+    symbols: Symbols,
+}
+
+impl FactReader for Seen {
+    fn take(&mut self, source: FactSource, fact: &Fact) {
+        self.symbols.take(source, fact);
+        match fact {
+            Fact::Started(_) => self.process = source.process,
+            Fact::Access(access) => self.accesses.push(*access),
+            Fact::DevicePointer { is_write, stack, .. } => self.pointers.push((*is_write, *stack)),
+            Fact::Opened { count, .. } => self.opened = *count,
+            Fact::Unseen { reason } => self.unseen.push(reason.clone()),
+            _ => {}
+        }
+    }
+}
+
+impl Seen {
+    /// The functions of a stack, the innermost first.
+    fn stack(&mut self, number: u32) -> Vec<String> {
+        let frames = self.symbols.stack(self.process, number).to_vec();
+        let name = |frame| self.symbols.place(self.process, frame).function.clone().unwrap_or_default();
+        frames.into_iter().map(name).collect()
+    }
+
+    /// Each access as `read`, `write` or either of a system call, of a source or destination, and whether the
+    /// function is in its stack; `None` if accesses cannot be seen on this machine.
+    fn accesses(&mut self, function: &str) -> Option<Vec<(&'static str, &'static str, bool)>> {
+        if !self.unseen.is_empty() {
+            eprintln!("skipped: {}", self.unseen[0]);
+            return None;
+        }
+        let accesses = std::mem::take(&mut self.accesses);
+        let told = accesses.iter().map(|access| {
+            let what = match (access.is_system_call, access.is_write) {
+                (false, false) => "read",
+                (false, true) => "write",
+                (true, false) => "read by a call",
+                (true, true) => "write by a call",
+            };
+            let end = if access.is_destination { "destination" } else { "source" };
+            (what, end, self.stack(access.stack).iter().any(|name| name.contains(function)))
+        });
+        Some(told.collect())
+    }
+}
+
+/// Runs a part of the program, which has to end as it would unwatched.
+fn run(part: &str, precise: bool) -> Seen {
+    let (seen, status, said) = run_to_any_end(part, precise);
+    assert!(status.success() && said.ends_with("ok\n"), "{part}: {status}: {said}");
+    seen
+}
+
+fn run_to_any_end(part: &str, precise: bool) -> (Seen, std::process::ExitStatus, String) {
+    // SAFETY: the name is a C string; the descriptor is ours. The child has it, too, under its number.
+    let file = unsafe { File::from_raw_fd(libc::memfd_create(c"facts".as_ptr(), 0)) };
+    let wanted = Wanted { accesses: true, precise, ..Wanted::default() };
+    let buffers = Buffers::create(&file, 64 << 20, wanted).expect("there is room for buffers");
+    let mut command = Command::new(program());
+    command.arg(part).env_remove("LD_LIBRARY_PATH").env("FERRY_BACKEND", "host");
+    let done = command.env("FERRY_WATCH", format!("/proc/self/fd/{}", file.as_raw_fd())).output();
+    let done = done.expect("it starts");
+    let mut seen = Seen::default();
+    Collector::new(buffers).finish(&mut seen);
+    let said = [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    (seen, done.status, said.concat())
+}
+
+#[test]
+fn a_write_to_a_source_and_a_read_of_a_destination_are_told_with_their_stacks() {
+    let mut seen = run("plain", false);
+    if seen.unseen.is_empty() {
+        let first = seen.accesses[0];
+        assert_eq!((first.address % 4096, first.point.ticket), (17, 1));
+        assert_eq!(seen.accesses[1].point.ticket, 2);
+        let stack = seen.stack(first.stack);
+        assert_eq!(&stack[..3], ["write_byte", "plain", "main"]);
+    }
+    let Some(told) = seen.accesses("plain") else { return };
+    assert_eq!(told, [("write", "source", true), ("read", "destination", true)]);
+    assert_eq!(seen.opened, 0);
+}
+
+#[test]
+fn neighbours_in_a_page_are_no_finding_and_do_not_hide_one() {
+    let mut seen = run("neighbours", false);
+    let addresses: Vec<u64> = seen.accesses.iter().map(|access| access.address % 4096).collect();
+    let Some(told) = seen.accesses("neighbours") else { return };
+    // Reading byte 64 reads a source; byte 127 is the source's last.
+    assert_eq!((told, addresses), (vec![("write", "source", true)], vec![127]));
+}
+
+#[test]
+fn system_calls_do_what_they_do_and_are_told() {
+    let mut seen = run("calls", false);
+    let Some(told) = seen.accesses("calls") else { return };
+    assert_eq!(told, [("read by a call", "destination", true), ("write by a call", "source", true)]);
+    assert_eq!(seen.opened, 2, "a thread in a call cannot be stepped");
+}
+
+#[test]
+fn a_loop_over_memory_in_flight_is_told_and_does_what_it_does() {
+    for precise in [false, true] {
+        let mut seen = run("many", precise);
+        let Some(told) = seen.accesses("fill_bytes") else { return };
+        assert!(!told.is_empty() && told.iter().all(|one| *one == ("write", "source", true)), "{told:?}");
+        assert!(!precise || seen.opened == 0, "{}", seen.opened);
+    }
+}
+
+#[test]
+fn what_an_event_orders_before_a_join_is_joined() {
+    let mut seen = run("events", false);
+    let places = seen.accesses.iter().map(|access| (access.address % 4096, access.point.ticket > 1));
+    let places: Vec<_> = places.collect();
+    let Some(told) = seen.accesses("events") else { return };
+    assert_eq!((told.len(), places), (1, vec![(1, true)]), "only the copy behind the event is in flight");
+}
+
+#[test]
+fn a_thread_that_blocks_all_signals_is_told_and_goes_on() {
+    let mut seen = run("blocked", false);
+    let Some(told) = seen.accesses("blocked_thread") else { return };
+    assert_eq!(told, [("write", "source", true)]);
+}
+
+#[test]
+fn the_programs_own_signal_handlers_are_called() {
+    let mut seen = run("handlers", false);
+    let Some(told) = seen.accesses("handlers") else { return };
+    assert_eq!(told, [("write", "source", true); 2]);
+}
+
+#[test]
+fn a_forked_child_has_memory_of_its_own() {
+    let mut seen = run("forks", false);
+    let Some(told) = seen.accesses("forks") else { return };
+    assert_eq!(told, [("write", "source", true)], "what the child does is its own affair");
+}
+
+#[test]
+fn registered_memory_is_watched_while_other_threads_use_it() {
+    let mut seen = run("registered", false);
+    let Some(told) = seen.accesses("registered") else { return };
+    assert_eq!(told, [("write", "source", true)]);
+}
+
+#[test]
+fn a_device_pointer_is_told_and_the_signal_takes_its_course() {
+    let (mut seen, status, said) = run_to_any_end("device_pointer", false);
+    assert_eq!(status.signal(), Some(libc::SIGSEGV), "{said}");
+    let [(is_write, stack)] = seen.pointers[..] else { panic!("{:?}", seen.pointers) };
+    let stack = seen.stack(stack);
+    assert!(is_write && stack[0] == "device_pointer", "{stack:?}");
+}

@@ -1,0 +1,257 @@
+/* One program with a part for each test of accesses; its first argument names the part. Every part ends with
+   "ok" on standard output. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "acl/acl.h"
+
+#define TRY(call)                                                                     \
+    do {                                                                              \
+        int code = (call);                                                            \
+        if (code != 0) {                                                              \
+            printf("line %d: %s: %d\n%s\n", __LINE__, #call, code, aclGetRecentErrMsg()); \
+            exit(1);                                                                  \
+        }                                                                             \
+    } while (0)
+#define CHECK(what) TRY(!(what))
+#define SIZE (1 << 20)
+
+static aclrtStream stream, other;
+static volatile char *host;
+static char *device;
+
+__attribute__((noinline)) static void write_byte(size_t at) { host[at] = 7; }
+__attribute__((noinline)) static char read_byte(size_t at) { return host[at]; }
+__attribute__((noinline)) static void fill_bytes(void) { memset((char *)host + 100, 5, 10000); }
+__attribute__((noinline)) static ssize_t send_bytes(int to) { return write(to, (char *)host, 64); }
+__attribute__((noinline)) static ssize_t receive_bytes(int from) { return read(from, (char *)host, 64); }
+
+static void up(size_t at, size_t len)
+{
+    TRY(aclrtMemcpyAsync(device, SIZE, (char *)host + at, len, ACL_MEMCPY_HOST_TO_DEVICE, stream));
+}
+static void down(size_t at, size_t len)
+{
+    TRY(aclrtMemcpyAsync((char *)host + at, len, device, len, ACL_MEMCPY_DEVICE_TO_HOST, stream));
+}
+static void join(void) { TRY(aclrtSynchronizeStream(stream)); }
+
+static void plain(void)
+{
+    up(0, 4096);
+    write_byte(17);
+    read_byte(18); /* reading a source is fine */
+    join();
+    write_byte(19);
+    down(0, 4096);
+    read_byte(20);
+    join();
+    read_byte(21);
+}
+
+static void neighbours(void)
+{
+    up(64, 64);
+    down(8192 + 64, 64);
+    for (int turn = 0; turn < 3; turn++) {
+        write_byte(63);
+        write_byte(128);
+        read_byte(8192 + 63);
+        write_byte(8192 + 128);
+        write_byte(4096);
+    }
+    read_byte(64);
+    write_byte(127);
+    join();
+}
+
+static void calls(void)
+{
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    down(0, 4096);
+    CHECK(send_bytes(ends[1]) == 64);
+    join();
+    CHECK(send_bytes(ends[1]) == 64);
+    up(0, 4096);
+    CHECK(receive_bytes(ends[0]) == 64);
+    join();
+    CHECK(receive_bytes(ends[0]) == 64);
+}
+
+static void many(void)
+{
+    up(0, 65536);
+    fill_bytes();
+    join();
+    for (size_t at = 100; at < 10100; at++)
+        CHECK(host[at] == 5);
+    CHECK(host[99] == 1 && host[10100] == 1);
+}
+
+/* What is ordered by events is joined with the stream that waited. */
+static void events(void)
+{
+    aclrtEvent event;
+    TRY(aclrtCreateEvent(&event));
+    up(0, 4096);
+    TRY(aclrtRecordEvent(event, stream));
+    up(8192, 4096);
+    TRY(aclrtStreamWaitEvent(other, event));
+    TRY(aclrtSynchronizeStream(other));
+    write_byte(1);
+    write_byte(8193);
+    join();
+}
+
+static void *blocked_thread(void *unused)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    write_byte(17);
+    return unused;
+}
+
+static void blocked(void)
+{
+    pthread_t thread;
+    up(0, 4096);
+    CHECK(pthread_create(&thread, NULL, blocked_thread, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    join();
+}
+
+static sigjmp_buf back;
+static volatile int urgent, traps;
+static void on_segv(int signal) { siglongjmp(back, signal); }
+static void on_urgent(int signal) { urgent += signal == SIGURG; }
+static void on_trap(int signal) { traps += signal == SIGTRAP; }
+
+static void handlers(void)
+{
+    up(0, 4096);
+    write_byte(17);
+    if (sigsetjmp(back, 1) == 0) {
+        *(volatile char *)16 = 1;
+        CHECK(0);
+    }
+    CHECK(raise(SIGURG) == 0 && urgent == 1);
+    __asm__ volatile("int3");
+    CHECK(traps == 1);
+    write_byte(18);
+    join();
+}
+
+static void forks(void)
+{
+    int status = 0;
+    up(0, 4096);
+    pid_t child = fork();
+    if (child == 0) {
+        int right = host[0] == 1 && host[SIZE - 1] == 1;
+        host[0] = 9;
+        host[5000] = 9;
+        _exit(right ? 0 : 1);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    join();
+    CHECK(host[0] == 1 && host[5000] == 1);
+    up(0, 4096);
+    write_byte(17);
+    join();
+}
+
+static volatile int stop;
+static void *counting(void *words)
+{
+    volatile unsigned *at = words;
+    unsigned turns = 0;
+    while (!stop) {
+        turns++;
+        for (int page = 0; page < 16; page++)
+            at[page * 1024 + 1]++;
+    }
+    return (void *)(size_t)turns;
+}
+
+/* Memory of the program's own, which another thread uses all the time. */
+static void registered(void)
+{
+    const size_t bytes = 65536;
+    char *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_t thread;
+    void *turns;
+    CHECK(own != MAP_FAILED);
+    memset(own, 0, bytes);
+    strcpy(own + 100, "kept");
+    CHECK(pthread_create(&thread, NULL, counting, own) == 0);
+    host = own;
+    for (int turn = 0; turn < 50; turn++) {
+        TRY(aclrtHostRegisterV2(own, bytes, ACL_HOST_REG_PINNED));
+        CHECK(strcmp(own + 100, "kept") == 0);
+        TRY(aclrtHostUnregister(own));
+    }
+    stop = 1;
+    CHECK(pthread_join(thread, &turns) == 0);
+    for (int page = 0; page < 16; page++)
+        CHECK(((unsigned *)own)[page * 1024 + 1] == (unsigned)(size_t)turns);
+    TRY(aclrtHostRegisterV2(own, bytes, ACL_HOST_REG_PINNED));
+    up(0, 4096);
+    write_byte(17);
+    join();
+    memset(own, 3, bytes);
+    up(0, bytes);
+    join();
+    memset(own, 4, bytes);
+    down(0, bytes);
+    join();
+    TRY(aclrtHostUnregister(own));
+    for (size_t at = 0; at < bytes; at++)
+        CHECK(own[at] == 3);
+    write_byte(18);
+    CHECK(munmap(own, bytes) == 0);
+}
+
+static void device_pointer(void) { *(volatile char *)device = 1; }
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} parts[] = {
+    {"plain", plain},       {"neighbours", neighbours}, {"calls", calls}, {"many", many},
+    {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
+    {"registered", registered}, {"device_pointer", device_pointer},
+};
+
+int main(int count, char **words)
+{
+    CHECK(count == 2);
+    if (strcmp(words[1], "handlers") == 0) {
+        signal(SIGSEGV, on_segv);
+        signal(SIGURG, on_urgent);
+        signal(SIGTRAP, on_trap);
+    }
+    TRY(aclInit(NULL));
+    TRY(aclrtSetDevice(0));
+    TRY(aclrtCreateStream(&stream));
+    TRY(aclrtCreateStream(&other));
+    TRY(aclrtMallocHost((void **)&host, SIZE));
+    TRY(aclrtMalloc((void **)&device, SIZE, ACL_MEM_MALLOC_HUGE_FIRST));
+    memset((char *)host, 1, SIZE);
+    for (size_t part = 0; part < sizeof parts / sizeof *parts; part++)
+        if (strcmp(parts[part].name, words[1]) == 0)
+            parts[part].run();
+    TRY(aclFinalize());
+    puts("ok");
+    return 0;
+}
