@@ -14,6 +14,7 @@ mod count;
 mod deep;
 mod device;
 mod dist;
+mod limit;
 mod needs;
 mod outcome;
 mod pictures;

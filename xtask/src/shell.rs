@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::limit;
+
 /// Where cargo puts what it builds.
 pub fn target_dir(root: &Path) -> PathBuf {
     // Joining keeps an absolute path as it is.
@@ -86,10 +88,11 @@ pub fn add_rustflags<'a>(command: &'a mut Command, flags: &str) -> &'a mut Comma
     command.env("RUSTFLAGS", format!("{given} {flags}").trim())
 }
 
-/// Runs to the end with its output on our terminal.
+/// Runs to the end with its output on our terminal; an error if it does not end.
 pub fn run(command: &mut Command) -> Result<(), String> {
     println!("$ {}", shown(command));
-    let status = command.status().map_err(|e| format!("{} does not start: {e}", shown(command)))?;
+    let mut child = command.spawn().map_err(|e| format!("{} does not start: {e}", shown(command)))?;
+    let status = limit::wait(&mut child).map_err(|why| format!("{}: {why}", shown(command)))?;
     if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", shown(command))) }
 }
 
