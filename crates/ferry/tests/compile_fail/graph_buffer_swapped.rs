@@ -2,8 +2,13 @@
 //@ error: E0277
 use ferry::{Graph, GraphSlice, HostBuffer};
 
+// Not the standard library's own function: the message would show its source where that is installed.
+fn swap<T>(a: &mut T, b: &mut T) {
+    std::mem::swap(a, b);
+}
+
 fn misuse(graph: &mut Graph, input: GraphSlice<u8>, other: &mut HostBuffer<u8>) {
-    std::mem::swap(&mut graph[input], &mut **other);
+    swap(&mut graph[input], &mut **other);
 }
 
 fn main() {}
