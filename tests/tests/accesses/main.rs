@@ -201,6 +201,13 @@ fn registered_memory_is_watched_while_other_threads_use_it() {
 }
 
 #[test]
+fn accesses_go_on_while_another_thread_registers_and_unmaps() {
+    let mut seen = run("moves", false);
+    let Some(told) = seen.accesses("moves") else { return };
+    assert_eq!(told, [], "nothing that is in flight is written");
+}
+
+#[test]
 fn a_device_pointer_is_told_and_the_signal_takes_its_course() {
     let (mut seen, status, said) = run_to_any_end("device_pointer", false);
     assert_eq!(status.signal(), Some(libc::SIGSEGV), "{said}");

@@ -222,6 +222,37 @@ static void registered(void)
     CHECK(munmap(own, bytes) == 0);
 }
 
+static void *registering(void *unused)
+{
+    const size_t bytes = 65536;
+    TRY(aclrtSetDevice(0));
+    while (!stop) {
+        char *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(own != MAP_FAILED);
+        TRY(aclrtHostRegisterV2(own, bytes, ACL_HOST_REG_PINNED));
+        own[0] = 1;
+        TRY(aclrtHostUnregister(own));
+        CHECK(munmap(own, bytes) == 0);
+    }
+    return unused;
+}
+
+/* While a thread unmaps what was watched, the kernel lets nobody open a page. */
+static void moves(void)
+{
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, registering, NULL) == 0);
+    for (size_t turn = 0; turn < 1000; turn++) {
+        size_t at = turn * 8192 % SIZE;
+        up(at, 8192);
+        read_byte(at);
+        join();
+        write_byte(at);
+    }
+    stop = 1;
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 static void device_pointer(void) { *(volatile char *)device = 1; }
 
 static const struct {
@@ -230,12 +261,13 @@ static const struct {
 } parts[] = {
     {"plain", plain},       {"neighbours", neighbours}, {"calls", calls}, {"many", many},
     {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
-    {"registered", registered}, {"device_pointer", device_pointer},
+    {"registered", registered}, {"moves", moves}, {"device_pointer", device_pointer},
 };
 
 int main(int count, char **words)
 {
     CHECK(count == 2);
+    alarm(300); /* no part takes that long, unless it hangs */
     if (strcmp(words[1], "handlers") == 0) {
         signal(SIGSEGV, on_segv);
         signal(SIGURG, on_urgent);

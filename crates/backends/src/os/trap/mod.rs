@@ -25,6 +25,8 @@ use place::{ThreadPlace, ThreadStatus};
 pub use pointers::{DevicePointer, tell_pointers};
 pub use snapshot::{Snapshot, at_fork};
 use std::{
+    cell::RefCell,
+    collections::VecDeque,
     io,
     ops::Range,
     sync::{Arc, OnceLock},
@@ -94,7 +96,7 @@ impl Trap {
         let uffd: &'static Uffd = Box::leak(Box::new(Uffd::open()?));
         let can_ask = answer::install(uffd, lines);
         let can_step = can_ask && step::install(uffd);
-        let monitor = Monitor { uffd, judge, can_ask, can_step };
+        let monitor = Monitor { uffd, judge, can_ask, can_step, faults: RefCell::default() };
         threads::end::spawn_staying("ferry-accesses".into(), STACK, move || monitor.run())?;
         Ok(Trap { uffd })
     }
@@ -137,24 +139,47 @@ struct Monitor {
     judge: Arc<dyn Judge>,
     can_ask: bool,
     can_step: bool,
+    /// Faults that were taken while another one was being handled.
+    faults: RefCell<VecDeque<PageFault>>,
 }
 
 impl Monitor {
     fn run(&self) {
-        loop {
-            match self.uffd.next() {
-                Ok(Some(Event::Fault(fault))) => self.handle(&fault),
-                Ok(Some(Event::Unmap(range))) => {
-                    if doubled::unmapped(&range) {
-                        self.judge.unmapped(range);
-                    }
-                }
-                Ok(None) => {}
-                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-                // The program has closed the descriptor: nothing can be armed any more, and nobody waits.
-                Err(_) => return,
+        const FOR_EVER: i32 = -1;
+        // The program may close the descriptor: then nothing can be armed any more, and nobody waits.
+        while self.take(FOR_EVER).is_ok() {
+            while let Some(fault) = self.next_fault() {
+                self.handle(&fault);
             }
         }
+    }
+
+    fn next_fault(&self) -> Option<PageFault> {
+        self.faults.borrow_mut().pop_front()
+    }
+
+    /// Takes the next event, if there is one in time. Threads that unmap something go on.
+    fn take(&self, limit_ms: i32) -> io::Result<()> {
+        match self.uffd.next(limit_ms) {
+            Ok(Some(Event::Fault(fault))) => self.faults.borrow_mut().push_back(fault),
+            Ok(Some(Event::Unmap(range))) => {
+                if doubled::unmapped(&range) {
+                    self.judge.unmapped(range);
+                }
+            }
+            Ok(None) => {}
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            Err(why) => return Err(why),
+        }
+        Ok(())
+    }
+
+    /// Opens pages. The kernel opens none before the event of a thread that unmaps something was taken, and
+    /// nobody else takes it.
+    fn open_pages(&self, pages: &Range<usize>) {
+        self.uffd.open_pages_taking(pages, || {
+            let _ = self.take(1);
+        });
     }
 
     fn handle(&self, fault: &PageFault) {
@@ -163,7 +188,7 @@ impl Monitor {
             return;
         }
         if let Some(pages) = self.judge.free_around(fault.address) {
-            return self.uffd.open_pages(&pages);
+            return self.open_pages(&pages);
         }
         let page = fault.address / page_size() * page_size();
         let known = place::of_thread(fault.thread);
@@ -173,7 +198,7 @@ impl Monitor {
         let is_asked = can_answer && (verdict.wants_stack || verdict.keeps_armed);
         if !(is_asked && self.ask(&access, page, verdict)) {
             self.judge.happens(&access, None, true);
-            self.uffd.open_pages(&(page..page + page_size()));
+            self.open_pages(&(page..page + page_size()));
         }
     }
 

@@ -29,6 +29,9 @@ const IOCTL_WAKE: u64 = 0x8010_aa02;
 const IOCTL_CONTINUE: u64 = 0xc020_aa07;
 const DEVICE_NEW: u64 = 0xaa00;
 
+/// Only a descriptor that does not block can be polled.
+const FLAGS: i32 = libc::O_CLOEXEC | libc::O_NONBLOCK;
+
 const MADV_POPULATE_WRITE: i32 = 23;
 const MADV_DONTNEED_LOCKED: i32 = 24;
 
@@ -133,14 +136,22 @@ impl Uffd {
         let _ = self.ask(IOCTL_UNREGISTER, &mut pages(range));
     }
 
-    /// Waits for the next event.
-    pub fn next(&self) -> io::Result<Option<Event>> {
+    /// Waits for the next event, as long as `limit_ms` says; for ever if it is negative.
+    pub fn next(&self, limit_ms: i32) -> io::Result<Option<Event>> {
+        let mut ready = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor, which is a local.
+        match unsafe { libc::poll(&mut ready, 1, limit_ms) } {
+            0 => return Ok(None),
+            count if count < 0 => return Err(io::Error::last_os_error()),
+            _ => {}
+        }
         let mut message = Message::default();
         let (to, size) = ((&raw mut message).cast::<c_void>(), size_of::<Message>());
         // SAFETY: reads a message into a place of its size.
         let got = unsafe { libc::read(self.0.as_raw_fd(), to, size) };
         if got < 0 {
-            return Err(io::Error::last_os_error());
+            let why = io::Error::last_os_error();
+            return if why.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(why) };
         }
         let Message { event, flags, address, thread, .. } = message;
         let (flags, address) = (flags as usize, address as usize);
@@ -170,7 +181,18 @@ impl Uffd {
 
     /// Puts the pages that are in memory into the page table, and has threads that wait for them go on. Uses
     /// system calls alone: a signal handler calls it, too.
+    ///
+    /// While a thread unmaps something, the kernel refuses until the monitor has taken its event: this waits
+    /// for that. The monitor itself calls [`open_pages_taking`](Self::open_pages_taking).
     pub fn open_pages(&self, range: &Range<usize>) {
+        // SAFETY: lets another thread run.
+        self.open_pages_taking(range, || unsafe {
+            libc::sched_yield();
+        });
+    }
+
+    /// The same; `take_events` is called whenever the kernel refuses because of an event that nobody took.
+    pub fn open_pages_taking(&self, range: &Range<usize>, take_events: impl Fn()) {
         let mut start = range.start;
         while start < range.end {
             let len = (range.end - start) as u64;
@@ -180,7 +202,7 @@ impl Uffd {
                 Err(_) if request.mapped > 0 => start += request.mapped as usize,
                 // In the page table already.
                 Err(why) if why.raw_os_error() == Some(libc::EEXIST) => start += page_size(),
-                Err(why) if why.raw_os_error() == Some(libc::EAGAIN) => {}
+                Err(why) if why.raw_os_error() == Some(libc::EAGAIN) => take_events(),
                 Err(_) => break,
             }
         }
@@ -208,14 +230,14 @@ fn pages(range: &Range<usize>) -> Pages {
 
 fn by_call() -> io::Result<OwnedFd> {
     // SAFETY: makes a descriptor.
-    let file = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) } as i32;
+    let file = unsafe { libc::syscall(libc::SYS_userfaultfd, FLAGS) } as i32;
     owned(file)
 }
 
 fn by_device() -> io::Result<OwnedFd> {
     let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/userfaultfd")?;
     // SAFETY: asks the device for a descriptor.
-    owned(unsafe { libc::ioctl(device.as_raw_fd(), DEVICE_NEW as _, libc::O_CLOEXEC) })
+    owned(unsafe { libc::ioctl(device.as_raw_fd(), DEVICE_NEW as _, FLAGS) })
 }
 
 fn owned(file: i32) -> io::Result<OwnedFd> {
