@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::shell;
 
 /// No command of any step takes as long on two cores; CI gives all steps together 90 minutes.
-const LIMIT: Duration = Duration::from_secs(40 * 60);
+const LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// Waits for the end of a program; an error if it had to be killed.
 pub fn wait(child: &mut Child) -> Result<ExitStatus, String> {

@@ -278,8 +278,9 @@ impl Stream {
         }
     }
 
-    /// The calling thread has learnt that the op `ticket` and all before it have passed.
-    fn tell_joined(&self, ticket: Ticket, how: JoinKind) {
+    /// The calling thread has learnt that the op `ticket` and all before it have passed: observers are told.
+    #[inline]
+    pub fn tell_joined(&self, ticket: Ticket, how: JoinKind) {
         self.tell(|observer| observer.joined(Point { stream: self.id, ticket }, how));
     }
 

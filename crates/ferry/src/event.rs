@@ -1,7 +1,7 @@
 //! Points in a stream's work, as values.
 
-use crate::{Result, wake::Watch};
-use ferry_core::{DeviceId, Mark};
+use crate::{Result, pending::StreamHandle, wake::Watch};
+use ferry_core::{DeviceId, JoinKind, Mark};
 use std::{
     fmt,
     future::{Future, IntoFuture},
@@ -30,13 +30,26 @@ use std::{
 #[derive(Clone)]
 pub struct Event {
     mark: Arc<dyn Mark>,
-    /// The runtime, as a number to compare, and the device: whose clock it is.
-    clock: (usize, DeviceId),
+    /// The runtime, as a number to compare.
+    runtime: usize,
+    stream: StreamHandle,
 }
 
 impl Event {
-    pub(crate) fn new(mark: Arc<dyn Mark>, clock: (usize, DeviceId)) -> Event {
-        Event { mark, clock }
+    pub(crate) fn new(mark: Arc<dyn Mark>, runtime: usize, stream: StreamHandle) -> Event {
+        Event { mark, runtime, stream }
+    }
+
+    /// The calling thread has learnt that the stream has come to it.
+    fn tell_joined(&self, how: JoinKind) {
+        if let Some(point) = self.mark.point() {
+            self.stream.tell_joined(point.ticket, how);
+        }
+    }
+
+    /// Whose clock it is: of which runtime, and of which device.
+    fn clock(&self) -> (usize, DeviceId) {
+        (self.runtime, self.stream.device())
     }
 
     pub(crate) fn mark(&self) -> &Arc<dyn Mark> {
@@ -53,7 +66,11 @@ impl Event {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn is_done(&self) -> bool {
-        self.mark.is_done()
+        let is_done = self.mark.is_done();
+        if is_done {
+            self.tell_joined(JoinKind::Query);
+        }
+        is_done
     }
 
     /// Waits until the stream has come to it. Failures of the work before it are told by
@@ -65,7 +82,7 @@ impl Event {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn wait(&self) -> Result<()> {
-        self.mark.wait(None)
+        self.mark.wait(None).inspect(|()| self.tell_joined(JoinKind::Wait))
     }
 
     /// Waits for at most `limit`, and says whether the stream has come to it.
@@ -79,7 +96,8 @@ impl Event {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn wait_timeout(&self, limit: Duration) -> bool {
-        self.is_done() || self.mark.wait(Some(limit)).is_ok()
+        let has_come = || self.mark.wait(Some(limit)).inspect(|()| self.tell_joined(JoinKind::Wait)).is_ok();
+        self.is_done() || has_come()
     }
 
     /// The time from `earlier` to this one, on the device's clock; zero if this one came first. `None` before
@@ -98,7 +116,7 @@ impl Event {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn duration_since(&self, earlier: &Event) -> Option<Duration> {
-        let is_one_clock = self.clock == earlier.clock;
+        let is_one_clock = self.clock() == earlier.clock();
         let ms = self.mark.elapsed_ms(&*earlier.mark).filter(|_| is_one_clock)?;
         Some(Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default())
     }
@@ -154,7 +172,11 @@ impl Future for Reached {
                 false
             }
         };
-        if is_done { Poll::Ready(()) } else { Poll::Pending }
+        if !is_done {
+            return Poll::Pending;
+        }
+        self.event.tell_joined(JoinKind::Wait);
+        Poll::Ready(())
     }
 }
 

@@ -2,7 +2,7 @@
 //! before.
 
 use crate::{Error, Result, wake::Watch};
-use ferry_core::{Fence, Stream as CoreStream, Ticket};
+use ferry_core::{Fence, JoinKind, Stream as CoreStream, Ticket};
 use std::{
     mem,
     sync::Arc,
@@ -160,7 +160,16 @@ impl PendingUses {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.unfinished().is_none()
+        let is_done = self.unfinished().is_none();
+        if is_done {
+            self.tell_joined(JoinKind::Query);
+        }
+        is_done
+    }
+
+    /// The calling thread has learnt that all of it has passed.
+    fn tell_joined(&self, how: JoinKind) {
+        self.ends().for_each(|(stream, last)| stream.tell_joined(last, how));
     }
 
     /// Waits until no byte of it moves any more, and says what is known to be wrong with it.
@@ -181,7 +190,11 @@ impl PendingUses {
         let is_done = |stream: &CoreStream, last| {
             stream.has_passed(last) || stream.fence_after(last).wait(Some(left())).is_ok()
         };
-        self.ends().all(|(stream, last)| is_done(stream, last))
+        let is_done = self.ends().all(|(stream, last)| is_done(stream, last));
+        if is_done {
+            self.tell_joined(JoinKind::Wait);
+        }
+        is_done
     }
 
     /// The newest op.
@@ -205,6 +218,7 @@ impl PendingUses {
                 rest.watch = None;
             }
             let Some(next) = self.unfinished() else {
+                self.tell_joined(JoinKind::Wait);
                 return Poll::Ready(self.verdict());
             };
             self.rest.get_or_insert_default().watch = Some(Watch::new(next, context));
@@ -246,4 +260,5 @@ pub(crate) fn pass(stream: &CoreStream, ticket: Ticket) {
             let _ = fence.wait(None);
         }
     }
+    stream.tell_joined(ticket, JoinKind::Wait);
 }

@@ -17,7 +17,7 @@ use crate::{
     runtime::{RuntimeInner, StreamQuota, owner},
 };
 use ferry_backends::os::threads::as_here;
-use ferry_core::{Error, Memory, Op, Plan, QueueOptions, Rows, Stream as CoreStream, Ticket};
+use ferry_core::{Error, JoinKind, Memory, Op, Plan, QueueOptions, Rows, Stream as CoreStream, Ticket};
 pub(crate) use lend::Notes;
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -358,8 +358,8 @@ impl Stream {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn record(&self) -> Result<Event> {
-        let clock = (owner(self.runtime()), self.core().device());
-        self.core().mark().map(|mark| Event::new(mark, clock))
+        let mark = self.core().mark()?;
+        Ok(Event::new(mark, owner(self.runtime()), self.core().clone()))
     }
 
     /// What is submitted from here on runs after `event`, which any stream may have recorded. The program
@@ -383,7 +383,12 @@ impl Stream {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn is_idle(&self) -> bool {
-        self.core().has_passed(self.core().newest())
+        let newest = self.core().newest();
+        let is_idle = self.core().has_passed(newest);
+        if is_idle {
+            self.core().tell_joined(newest, JoinKind::Query);
+        }
+        is_idle
     }
 
     /// Waits until everything submitted so far is done.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use run::{build, can_run, check, check_silent, in_parallel, python, root, run_plain};
+use run::{build, can_run, check, check_silent, in_parallel, python, root, run_plain, rust_examples};
 use twin::{IDS, Language, Twin, language};
 
 #[path = "../command/mod.rs"]
@@ -128,6 +128,16 @@ fn examples_make_no_mistake() {
         commands.extend(programs.map(|path| vec![python.clone(), path]));
     }
     let failed = in_parallel(&commands, |command| check_silent(command, &[]).err());
+    let failed: Vec<String> = failed.into_iter().flatten().collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// Tokens, scopes, futures and graphs of the Rust interface say when their work is known to be done.
+#[test]
+fn programs_in_rust_make_no_mistake() {
+    let programs: Vec<Vec<PathBuf>> = rust_examples().into_iter().map(|program| vec![program]).collect();
+    assert!(programs.len() >= 9, "examples in Rust: {programs:?}");
+    let failed = in_parallel(&programs, |command| check_silent(command, &[]).err());
     let failed: Vec<String> = failed.into_iter().flatten().collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }

@@ -144,6 +144,20 @@ fn program(twin: &Twin, is_fixed: bool) -> Result<Vec<PathBuf>, String> {
     build(&twin.path, flags).map(|program| vec![program])
 }
 
+/// The examples in Rust, built as the command was.
+pub fn rust_examples() -> Vec<PathBuf> {
+    let built = Path::new(env!("CARGO_BIN_EXE_ferry")).parent().expect("a folder of cargo's");
+    let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+    cargo.args(["build", "--quiet", "--package", "ferry", "--examples"]).current_dir(root());
+    cargo.args(built.ends_with("release").then_some("--release"));
+    let said = output(&mut cargo);
+    assert!(said.status.success(), "{}", heard(&said));
+    let sources = fs::read_dir(root().join("examples/rust")).expect("a readable folder");
+    let names = sources.map(|entry| entry.expect("a readable folder").path());
+    let programs = names.filter(|path| path.extension().is_some_and(|end| end == "rs"));
+    programs.map(|path| built.join("examples").join(path.file_stem().expect("a name"))).collect()
+}
+
 /// Compiles a C or C++ program against our headers and the library that was built with the command.
 pub fn build(source: &Path, flags: &[&str]) -> Result<PathBuf, String> {
     let is_cxx = source.extension().is_some_and(|end| end == "cc");

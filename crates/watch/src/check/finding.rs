@@ -166,6 +166,14 @@ pub struct StackFrame {
     pub position: String,
 }
 
+impl StackFrame {
+    /// The innermost frame of a stack whose line is known; else the innermost. Libraries between the program
+    /// and this one have no lines as a rule: what they are called by tells mistakes apart.
+    pub fn place(stack: &[StackFrame]) -> Option<&StackFrame> {
+        stack.iter().find(|frame| frame.line.is_some()).or(stack.first())
+    }
+}
+
 /// Where on a timeline something stands, as far as that is known: for readers of the same facts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimelineSpot {
@@ -222,6 +230,6 @@ pub struct CheckFinding {
 impl CheckFinding {
     /// The innermost frame of the access whose line is known; else the innermost.
     pub fn place(&self) -> Option<&StackFrame> {
-        self.access.iter().find(|frame| frame.line.is_some()).or(self.access.first())
+        StackFrame::place(&self.access)
     }
 }

@@ -63,8 +63,8 @@ pub struct Checker {
     /// Memory that processes share.
     shared: SharedRaces,
     findings: Vec<CheckFinding>,
-    /// The finding of each id with these two call sites in this process.
-    by_site: HashMap<(FindingId, u32, [u64; 2]), usize>,
+    /// The finding of each id with these two stacks in this process.
+    by_stack: HashMap<(FindingId, u32, [u64; 2]), usize>,
     /// The finding of each id at these two positions.
     by_position: HashMap<(FindingId, [String; 2]), usize>,
     /// Sentences about what could not be seen, each once.
@@ -157,8 +157,8 @@ impl Checker {
 
     /// Counts what was seen before; else symbolises it.
     fn add(&mut self, process: u32, raw: RawFinding) {
-        let key = (raw.id, process, self.callers(process, &raw));
-        if let Some(index) = self.by_site.get(&key) {
+        let key = (raw.id, process, stacks(&raw));
+        if let Some(index) = self.by_stack.get(&key) {
             self.findings[*index].count += 1;
             return;
         }
@@ -166,8 +166,9 @@ impl Checker {
             return;
         }
         let finding = self.name(process, raw);
-        let position =
-            |stack: &[StackFrame]| stack.first().map(|frame| frame.position.clone()).unwrap_or_default();
+        let position = |stack: &[StackFrame]| {
+            StackFrame::place(stack).map(|frame| frame.position.clone()).unwrap_or_default()
+        };
         let work = finding.work.as_ref().map(|work| position(&work.stack)).unwrap_or_default();
         let mut positions = [position(&finding.access), work];
         if finding.id == FindingId::StreamRace {
@@ -175,26 +176,11 @@ impl Checker {
         }
         let next = self.findings.len();
         let index = *self.by_position.entry((finding.id, positions)).or_insert(next);
-        self.by_site.insert(key, index);
+        self.by_stack.insert(key, index);
         match self.findings.get_mut(index) {
             Some(known) => known.count += 1,
             None => self.findings.push(finding),
         }
-    }
-
-    /// Where it went wrong and what it collides with, as addresses.
-    fn callers(&self, process: u32, raw: &RawFinding) -> [u64; 2] {
-        let access = match raw.access {
-            RawPlace::Call(site) => site.caller,
-            RawPlace::Program { stack, .. } => {
-                self.symbols.stack(process, stack).first().copied().unwrap_or_default()
-            }
-        };
-        let mut callers = [access, raw.work.map_or(0, |work| work.site.caller)];
-        if raw.id == FindingId::StreamRace {
-            callers.sort_unstable();
-        }
-        callers
     }
 
     fn name(&mut self, process: u32, raw: RawFinding) -> CheckFinding {
@@ -263,4 +249,19 @@ impl Checker {
         };
         addresses.iter().filter(|address| **address != 0).map(frame).collect()
     }
+}
+
+/// The stacks of where it went wrong and of what it collides with, as numbers; of a call without one the
+/// return address, which is no number of a stack.
+fn stacks(raw: &RawFinding) -> [u64; 2] {
+    let of = |site: CallSite| if site.stack == 0 { site.caller } else { u64::from(site.stack) };
+    let access = match raw.access {
+        RawPlace::Call(site) => of(site),
+        RawPlace::Program { stack, .. } => u64::from(stack),
+    };
+    let mut both = [access, raw.work.map_or(0, |work| of(work.site))];
+    if raw.id == FindingId::StreamRace {
+        both.sort_unstable();
+    }
+    both
 }

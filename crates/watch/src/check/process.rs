@@ -325,8 +325,10 @@ impl ProcessCheck {
                 found.push(after_free(names, (time, site), address, freed));
             }
         }
-        if owned.site.begin == site.begin && site.begin != 0 {
-            return; // A call frees what it has allocated for its own work.
+        // No function allocates and frees for the program: what it frees it has allocated for its own work.
+        // Without a call the memory is freed by its Rust owner, which keeps it until no op uses it.
+        if site.function == owned.site.function || site.function == 0 {
+            return;
         }
         let (at, len) = (owned.block.at, owned.block.len);
         self.lent.retain(|lent| lent.start != at);
