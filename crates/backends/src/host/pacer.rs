@@ -22,11 +22,12 @@ use std::{
 
 /// The most ops of a lane that are kept back: a card's queue has an end as well.
 const MAX_KEPT: Ticket = 1024;
-/// After this time without a step of work, work that a thread waits for stands still.
+/// After this time without a step of work, and with no worker that has some to do, work that a thread waits
+/// for stands still.
 pub const STALLED: Duration = Duration::from_millis(100);
 /// After this time without one, a thread that only waits for work to settle goes on: it may be waited for
-/// itself.
-const UNSETTLED: Duration = Duration::from_millis(300);
+/// itself. Long, since a worker may have to wait for a CPU, and what runs must not depend on that.
+const UNSETTLED: Duration = Duration::from_secs(2);
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
@@ -195,6 +196,12 @@ impl Pacer {
     /// How many steps of work have been done.
     pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
+    }
+
+    /// Whether work stands still that a thread has waited for so long without a step being done.
+    pub fn is_standstill(&self, waited: Duration) -> bool {
+        let is_busy = self.told.load(Ordering::SeqCst) > 0;
+        waited >= if is_busy { UNSETTLED } else { STALLED }
     }
 
     /// Waits until the workers have done what they were told of, or `is_enough`, or nothing moves.

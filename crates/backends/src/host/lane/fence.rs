@@ -1,7 +1,7 @@
 //! Fences of a lane: "this lane has passed this ticket". A thread that waits for one first helps with the
 //! work, then spins for a short time, then sleeps.
 
-use super::{Lane, LaneState, Phase};
+use super::{Lane, LaneState, Phase, pace::StepWatch};
 use crate::{host::task::Milestone, pool::Job};
 use ferry_core::{
     Fence, Kind, Mark, Point, Result, Status, Ticket,
@@ -41,7 +41,7 @@ impl LaneFence {
         self.reached.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    fn park(&self, deadline: Option<Instant>) {
+    fn park(&self, deadline: Option<Instant>, seen: &mut Option<StepWatch>) {
         let lane = &self.lane;
         let mut state = lock(&lane.state);
         state.waiting.sleep(self.ticket);
@@ -49,15 +49,12 @@ impl LaneFence {
         let is_theirs = state.phase != Phase::Ready || !lane.takes_helpers();
         if !self.has_passed() && is_theirs {
             let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            state = match &lane.pace {
-                None => wait_on(&lane.wake, state, limit),
-                Some(pace) => pace.watch(limit, |limit| wait_on(&lane.wake, state, Some(limit))),
-            };
+            state = wait_on(&lane.wake, state, lane.pace_sleep(limit));
         }
         state.waiting.wake(self.ticket);
         lane.signs.wanted.store(state.waiting.wanted(), Ordering::Relaxed);
         drop(state);
-        lane.pace_stalled();
+        lane.pace_slept(seen);
     }
 }
 
@@ -93,6 +90,7 @@ impl Fence for LaneFence {
         if !self.has_passed() {
             self.lane.pace_wait(self.ticket);
         }
+        let mut seen = None;
         loop {
             if self.has_passed() {
                 self.lane.pace_waited();
@@ -106,7 +104,7 @@ impl Fence for LaneFence {
                 continue;
             }
             if !self.lane.engine.spin(|| self.has_passed() || self.lane.wants_help()) {
-                self.park(deadline);
+                self.park(deadline, &mut seen);
             }
         }
     }

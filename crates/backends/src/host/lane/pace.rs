@@ -8,7 +8,7 @@ use crate::host::{
 };
 use ferry_core::{
     Fence, Ticket,
-    sync::{Arc, AtomicBool, AtomicU64, MutexGuard, Ordering, lock},
+    sync::{Arc, AtomicU64, MutexGuard, Ordering, lock},
 };
 use std::time::{Duration, Instant};
 
@@ -17,23 +17,18 @@ pub(super) struct LanePace {
     pub(super) pacer: Arc<Pacer>,
     /// Work up to this ticket runs.
     demanded: AtomicU64,
-    /// A thread that waits for this lane saw nothing move for a while.
-    is_stalled: AtomicBool,
+}
+
+/// What a thread that waits has seen of the steps of work.
+pub(super) struct StepWatch {
+    steps: u64,
+    /// When it saw that number first.
+    since: Instant,
 }
 
 impl LanePace {
     pub(super) fn new(pacer: Arc<Pacer>) -> LanePace {
-        LanePace { pacer, demanded: AtomicU64::new(0), is_stalled: AtomicBool::new(false) }
-    }
-
-    /// Waits by `wait`, not so long that a standstill would go unseen.
-    pub(super) fn watch<T>(&self, limit: Option<Duration>, wait: impl FnOnce(Duration) -> T) -> T {
-        let (steps, start) = (self.pacer.steps(), Instant::now());
-        let waited = wait(limit.map_or(STALLED, |limit| limit.min(STALLED)));
-        if start.elapsed() >= STALLED && self.pacer.steps() == steps {
-            self.is_stalled.store(true, Ordering::Relaxed);
-        }
-        waited
+        LanePace { pacer, demanded: AtomicU64::new(0) }
     }
 }
 
@@ -106,11 +101,26 @@ impl Lane {
         }
     }
 
-    /// A thread has waited for a while. If nothing moved, what it waits for may depend on work that nobody is
+    /// How long a thread may sleep that waits: not so long that a standstill would go unseen.
+    pub(super) fn pace_sleep(&self, limit: Option<Duration>) -> Option<Duration> {
+        match self.pace {
+            None => limit,
+            Some(_) => Some(limit.map_or(STALLED, |limit| limit.min(STALLED))),
+        }
+    }
+
+    /// A thread has slept. If nothing moved for a while, what it waits for may depend on work that nobody is
     /// known to need, such as a failure that stops all streams: nothing is kept back any more.
-    pub(super) fn pace_stalled(&self) {
-        if let Some(pace) = self.pace.as_ref().filter(|pace| pace.is_stalled.swap(false, Ordering::Relaxed)) {
-            pace.pacer.let_all_go();
+    pub(super) fn pace_slept(&self, seen: &mut Option<StepWatch>) {
+        let Some(pace) = &self.pace else { return };
+        let steps = pace.pacer.steps();
+        match seen {
+            Some(seen) if seen.steps == steps => {
+                if pace.pacer.is_standstill(seen.since.elapsed()) {
+                    pace.pacer.let_all_go();
+                }
+            }
+            _ => *seen = Some(StepWatch { steps, since: Instant::now() }),
         }
     }
 
