@@ -172,6 +172,17 @@ impl StackFrame {
     pub fn place(stack: &[StackFrame]) -> Option<&StackFrame> {
         stack.iter().find(|frame| frame.line.is_some()).or(stack.first())
     }
+
+    /// What tells mistakes apart: that place, and the functions it is called by. A function that is called
+    /// from several lines makes one mistake; what two functions do through a helper are two.
+    pub(super) fn path(stack: &[StackFrame]) -> String {
+        const CALLERS: usize = 8;
+        let inner = stack.iter().position(|frame| frame.line.is_some()).unwrap_or_default();
+        let frames = stack.get(inner..).unwrap_or_default();
+        let place = frames.first().map(|frame| frame.position.as_str()).into_iter();
+        let callers = frames.iter().skip(1).take(CALLERS).filter_map(|frame| frame.function.as_deref());
+        place.chain(callers).collect::<Vec<_>>().join(" < ")
+    }
 }
 
 /// Where on a timeline something stands, as far as that is known: for readers of the same facts.

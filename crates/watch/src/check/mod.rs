@@ -65,8 +65,8 @@ pub struct Checker {
     findings: Vec<CheckFinding>,
     /// The finding of each id with these two stacks in this process.
     by_stack: HashMap<(FindingId, u32, [u64; 2]), usize>,
-    /// The finding of each id at these two positions.
-    by_position: HashMap<(FindingId, [String; 2]), usize>,
+    /// The finding of each id with these two paths of calls.
+    by_path: HashMap<(FindingId, [String; 2]), usize>,
     /// Sentences about what could not be seen, each once.
     unseen: Vec<String>,
     /// How often memory in flight was left accessible.
@@ -166,16 +166,13 @@ impl Checker {
             return;
         }
         let finding = self.name(process, raw);
-        let position = |stack: &[StackFrame]| {
-            StackFrame::place(stack).map(|frame| frame.position.clone()).unwrap_or_default()
-        };
-        let work = finding.work.as_ref().map(|work| position(&work.stack)).unwrap_or_default();
-        let mut positions = [position(&finding.access), work];
+        let work = finding.work.as_ref().map(|work| StackFrame::path(&work.stack)).unwrap_or_default();
+        let mut paths = [StackFrame::path(&finding.access), work];
         if finding.id == FindingId::StreamRace {
-            positions.sort_unstable();
+            paths.sort_unstable();
         }
         let next = self.findings.len();
-        let index = *self.by_position.entry((finding.id, positions)).or_insert(next);
+        let index = *self.by_path.entry((finding.id, paths)).or_insert(next);
         self.by_stack.insert(key, index);
         match self.findings.get_mut(index) {
             Some(known) => known.count += 1,

@@ -22,8 +22,8 @@ use super::recent::RecentOps;
 use super::shared::SharedAccess;
 use super::written::{UnwrittenRead, WrittenBytes};
 use crate::fact::{
-    self as host, CallSite, Fact, FactSource, HostAccess, Nanos, Outcome, Passed, Point, StreamPurpose,
-    SubmittedOp, TaskId,
+    self as host, CallSite, Fact, FactSource, HostAccess, Nanos, Origin, Outcome, Passed, Point,
+    StreamPurpose, SubmittedOp, TaskId,
 };
 
 /// Ops of one stream that are kept although nobody joined them.
@@ -73,6 +73,7 @@ pub struct ProcessCheck {
     /// What was done with it since somebody asked.
     pub shared: Vec<SharedAccess>,
     ready: Vec<OrderedOp>,
+    is_host_backend: bool,
     /// Whether the process said that it ends.
     pub has_ended: bool,
 }
@@ -136,12 +137,16 @@ impl ProcessCheck {
         found: &mut Vec<RawFinding>,
     ) {
         match fact {
+            Fact::Started(started) => self.is_host_backend = started.backend == "host",
             Fact::StreamMade(made) => drop(self.purposes.insert(made.stream, made.purpose)),
             Fact::StreamGone { stream, .. } => self.order.forget(*stream),
             Fact::Known { site, block, .. } => {
                 self.memory.know(*block, *site);
-                self.written.know(block);
-                if block.origin == crate::fact::Origin::Allocated {
+                // The host backend has bytes elsewhere than the program's addresses, unless host and device
+                // memory are one.
+                let is_reachable = self.is_host_backend && block.base == block.at;
+                self.written.know(block, is_reachable);
+                if block.origin == Origin::Allocated {
                     self.races.forget(block.at, block.at + block.len);
                 }
             }
@@ -385,7 +390,12 @@ impl ProcessCheck {
         // submitted.
         let waits = ["Synchronize", "Query"].iter().any(|word| name.contains(word));
         let site = if waits { self.failed_calls.pop_front().unwrap_or(site) } else { site };
-        let freed = addresses(message).find_map(|address| Some((address, self.memory.freed_at(address)?)));
+        // Memory that is not registered any more is still the program's, which may use it.
+        let is_gone = |freed: &&ForgottenBlock| {
+            freed.owned.block.origin != Origin::Registered || name.contains("Unregister")
+        };
+        let freed = |address| Some((address, self.memory.freed_at(address).filter(is_gone)?));
+        let freed = addresses(message).find_map(freed);
         match freed {
             _ if code != INVALID_PARAMETER => {}
             Some((address, freed)) => found.push(after_free(names, (time, site), address, freed)),

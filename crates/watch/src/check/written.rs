@@ -2,7 +2,7 @@
 //!
 //! Memory that is allocated begins as unwritten. Copies, fills and reductions write it; a copy of unwritten
 //! bytes leaves unwritten bytes. Memory that came otherwise (imported, registered, mapped, lent to another
-//! process) counts as written, since others may write it unseen.
+//! process) or that the CPU reaches counts as written, since others may write it unseen.
 
 use crate::fact::{Block, Origin, Piece, Work};
 use crate::span_map::{Sliced, SpanMap};
@@ -34,10 +34,10 @@ pub struct UnwrittenRead {
 }
 
 impl WrittenBytes {
-    /// Memory became known.
-    pub fn know(&mut self, block: &Block) {
+    /// Memory became known; `is_reachable` if the CPU can touch it.
+    pub fn know(&mut self, block: &Block, is_reachable: bool) {
         let (start, end) = (block.at, block.at + block.len);
-        if block.device.is_some() && block.origin == Origin::Allocated {
+        if block.device.is_some() && block.origin == Origin::Allocated && !is_reachable {
             self.unwritten.insert(start, end, Unwritten);
         } else {
             self.unwritten.remove(start, end);
