@@ -190,7 +190,7 @@ impl ProcessCheck {
             return;
         }
         for ops in self.in_flight.values() {
-            let lost: Vec<_> = ops.values().filter(|op| !op.is_reported.get()).collect();
+            let lost: Vec<_> = ops.values().filter(|op| !op.is_reported.get() && op.bytes > 0).collect();
             if let Some(last) = lost.last() {
                 found.push(lost_ops(last, lost.len(), "The process ended"));
             }
@@ -242,7 +242,11 @@ impl ProcessCheck {
             found.push(uninitialised(names, &op, &read));
         }
         let all = accesses::of(&work, &pieces);
-        let races = self.races.add(&op, &all);
+        // Waits for values are looked after by a thread of the library, which reads what others write: that is
+        // what they are for.
+        let has_functions = names.symbols.function(names.process, 1).is_some();
+        let is_by_library = op.site.function == 0 && has_functions && self.is_synchronous(&op);
+        let races = if is_by_library { Vec::new() } else { self.races.add(&op, &all) };
         races.iter().for_each(|race| self.raced(names, race, &op, found));
         self.share(&op, &all);
         if !is_joined {
@@ -412,7 +416,7 @@ impl ProcessCheck {
         if !names.options.capture_lint || op.task.is_some() {
             return;
         }
-        let is_synchronous = self.purposes.get(&op.point.stream) == Some(&StreamPurpose::Synchronous);
+        let is_synchronous = self.is_synchronous(op);
         let is_pageable = op.kind.route().is_some_and(|route| route.is_pageable);
         let Some(begun) = self.captures.active().filter(|_| is_synchronous || is_pageable) else { return };
         let what = if is_synchronous { "A synchronous" } else { "An asynchronous" };
@@ -426,6 +430,10 @@ impl ProcessCheck {
         raw.op = Some(op.point);
         raw.work = Some(RawWork { site: begun.site, op: None, process: None });
         found.push(raw);
+    }
+
+    fn is_synchronous(&self, op: &CheckedOp) -> bool {
+        self.purposes.get(&op.point.stream) == Some(&StreamPurpose::Synchronous)
     }
 
     /// The call that captured a task.
