@@ -45,6 +45,7 @@ usage: cargo xtask COMMAND
   device                           pack the conformance suite for a machine with a GPU
   dist                             fill dist/ with what people install
   install --prefix DIR             put the same below DIR
+  toolkit DIR FERRY                write what the wheel has for programs that look for a toolkit, with this command
   notices FILE PACKAGE...          write the licences of what is inside these packages of ours";
 
 fn main() -> ExitCode {
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         ["device"] => device::pack(&root),
         ["dist"] => dist::fill(&root),
         ["install", "--prefix", prefix] if !prefix.is_empty() => install(&root, prefix),
+        ["toolkit", folder, command] => dist::write_toolkit(&root, Path::new(folder), Path::new(command)),
         ["notices", file, packages @ ..] if !packages.is_empty() => {
             dist::write_notices(&root, file, packages)
         }

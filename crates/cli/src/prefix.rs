@@ -59,6 +59,13 @@ impl Prefix {
         home.join("set_env.sh").exists().then(|| Prefix { home: home.to_owned() })
     }
 
+    /// The tree of a wheel that this command lies in, as `bin/ferry`: it has no library of its own.
+    pub fn around_command() -> Option<Prefix> {
+        let command = std::env::current_exe().and_then(|path| path.canonicalize()).ok()?;
+        let home = command.ends_with("ferry_acl/toolkit/bin/ferry").then(|| command.ancestors().nth(2))??;
+        Some(Prefix { home: home.to_owned() })
+    }
+
     /// The toolkit's version, as the files say it.
     pub fn version(&self) -> Option<String> {
         let text = std::fs::read_to_string(self.home.join("runtime/version.info")).ok()?;
