@@ -129,7 +129,7 @@ def early_words(config):
     option = config.option
     yield from ("-q", "-q", "--no-header", "--no-summary", "-p", "no:cacheprovider", "--rootdir", str(config.rootpath))
     # Not the plugin of xdist: a worker has no option of it.
-    yield from ("-p", "no:xdist", "--import-mode", option.importmode)
+    yield from ("-p", "no:xdist", "--import-mode", option.importmode, "--capture", option.capture)
     if config.inipath is not None:
         yield from ("-c", str(config.inipath))
     # What the file says of options is said by those of the parent.
