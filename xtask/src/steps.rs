@@ -42,7 +42,7 @@ impl Step {
 
 /// What Rust calls 64-bit Arm.
 const ARM: &str = "aarch64-unknown-linux-gnu";
-const PACKAGES: Need = Need::Python(&["maturin", "mypy", "numpy", "pytest"]);
+const PACKAGES: Need = Need::Python(&["maturin", "mypy", "numpy", "pytest", "xdist"]);
 const BUILDER: Need = Need::Python(&["maturin"]);
 
 const STEPS: &[Step] = &[
@@ -87,7 +87,7 @@ const STEPS: &[Step] = &[
     deep_step("tsan", "threaded tests under ThreadSanitizer", deep::thread_sanitizer)
         .with(&[Need::RustSource]),
     deep_step("pythons", "the module acl under every other Python that is here", python::run_others)
-        .with(&[BUILDER, Need::Pythons(&["mypy", "numpy", "pytest"])]),
+        .with(&[BUILDER, Need::Pythons(&["mypy", "numpy", "pytest", "xdist"])]),
     deep_step("places", "the README's commands as another user, on one CPU, in any folder", places::run),
     deep_step("soak", "24 threads, 1,000 streams, five minutes; 8 threads, 512 streams, watched", deep::soak),
     deep_step("fuzz", "2,000,000 calls of every kind on every product, each byte mirrored", deep::fuzz),

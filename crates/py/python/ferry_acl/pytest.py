@@ -62,6 +62,9 @@ def start_anew(how, options, invocation):
     environment = dict(os.environ, **{STARTED: how})
     if options.ferry_torch:
         environment["FERRY_TORCH"] = "1"
+    if how == "check":
+        # Without its queue torch_npu calls the library in the thread of the test, and stacks have the test's lines.
+        environment.setdefault("TASK_QUEUE_ENABLE", "0")
     if options.ferry_soc:
         environment["FERRY_SOC"] = options.ferry_soc
     sys.stdout.flush()
