@@ -15,6 +15,7 @@ mod deep;
 mod device;
 mod dist;
 mod limit;
+mod mooncake;
 mod needs;
 mod outcome;
 mod pictures;

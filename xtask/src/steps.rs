@@ -10,8 +10,8 @@ use crate::needs::{self, Need};
 use crate::outcome::Outcome;
 use crate::shell::{self, cargo};
 use crate::{
-    abi, browser, check, client, clients, count, deep, device, dist, places, python, readme, requirements,
-    shape, tools,
+    abi, browser, check, client, clients, count, deep, device, dist, mooncake, places, python, readme,
+    requirements, shape, tools,
 };
 
 type Run = fn(&Path) -> Result<Outcome, String>;
@@ -80,6 +80,12 @@ const STEPS: &[Step] = &[
         clients::run,
     )
     .with(&[BUILDER, Need::Libclang, Need::Torch]),
+    deep_step(
+        "mooncake",
+        "two machines: Mooncake's wheels over loopback, every byte, and dead peers",
+        mooncake::run,
+    )
+    .with(&[BUILDER, Need::Program("timeout")]),
     deep_step("browser", "the pages in a headless Chromium: what they draw, and how fast", browser::run)
         .with(&[Need::Program("chromium")]),
     deep_step("check", "ferry check on every twin of tests/check, the examples and the tour", check::run)

@@ -131,7 +131,6 @@ impl Venv {
 fn pip_name(package: &'static str) -> &'static str {
     match package {
         "xdist" => "pytest-xdist",
-        "mooncake" => "mooncake-transfer-engine-non-cuda",
         package => package,
     }
 }

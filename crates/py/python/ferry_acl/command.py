@@ -29,3 +29,7 @@ def main():
     if path is None:
         sys.exit("ferry: this package was built without the command")
     os.execv(path, ["ferry", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()
