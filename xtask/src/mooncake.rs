@@ -48,10 +48,9 @@ fn environment(root: &Path, package: &str, wheel: &Path) -> Result<Result<Venv, 
     for library in LIBRARIES {
         let file = format!("{}.so.1", library.trim_end_matches('1'));
         let code = format!("import ctypes; ctypes.CDLL('{file}')");
-        if !shell::quiet(venv.python().args(["-c", &code])) {
-            if let Err(why) = shell::apt_get(library, library) {
-                return Ok(Err(why));
-            }
+        let is_there = shell::quiet(venv.python().args(["-c", &code]));
+        if let Err(why) = if is_there { Ok(()) } else { shell::apt_get(library, library) } {
+            return Ok(Err(why));
         }
     }
     venv.install_wheel(wheel)?;

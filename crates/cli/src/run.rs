@@ -91,7 +91,7 @@ pub fn start(
     more: &[(&str, OsString)],
 ) -> std::result::Result<StartedProgram, StartFailure> {
     let library = library::find().map_err(|error| (125, error))?;
-    let prefix = Prefix::around(&library).or_else(Prefix::around_command);
+    let prefix = Prefix::of(&library);
     let names = Names::of(library).map_err(|error| (125, error))?;
     let signals = Signals::block();
     let program = &program_and_arguments[0];

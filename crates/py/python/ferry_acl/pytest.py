@@ -37,8 +37,9 @@ def is_checked(options):
     return bool(options.ferry_check or options.ferry_sarif)
 
 
-# The outermost one: inside of the wrapper that captures output, standard output is a file of pytest's.
-@pytest.hookimpl(wrapper=True, tryfirst=True)
+# The outermost one: inside of the wrapper that captures output, standard output is a file of pytest's. In the form that every version of pytest
+# knows: a plugin that cannot be imported breaks runs that do not want it.
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config, parser, args):
     options = early_config.known_args_namespace
     if is_wanted(options):
@@ -48,7 +49,7 @@ def pytest_load_initial_conftests(early_config, parser, args):
         from ferry_acl import _pytest_processes
 
         _pytest_processes.become_a_child(early_config)
-    return (yield)
+    yield
 
 
 def start_anew(how, options, invocation):
@@ -102,10 +103,14 @@ def pytest_configure(config):
     )
     if not is_wanted(config.option):
         return
-    from ferry_acl import _pytest_findings, _pytest_processes
+    from ferry_acl import _pytest_processes
 
     config.pluginmanager.register(_pytest_processes.Processes(config), "ferry-processes")
     if is_checked(config.option):
+        if pytest.version_tuple < (7, 4):
+            raise pytest.UsageError(f"--ferry-check needs pytest 7.4; this is {pytest.__version__}")
+        from ferry_acl import _pytest_findings
+
         config.pluginmanager.register(_pytest_findings.Findings(config), "ferry-findings")
 
 
