@@ -8,6 +8,7 @@ mod abi;
 mod browser;
 mod c;
 mod check;
+mod ci;
 mod client;
 mod clients;
 mod count;

@@ -10,7 +10,7 @@ use crate::needs::{self, Need};
 use crate::outcome::Outcome;
 use crate::shell::{self, cargo};
 use crate::{
-    abi, browser, check, client, clients, count, deep, device, dist, mooncake, places, python, readme,
+    abi, browser, check, ci, client, clients, count, deep, device, dist, mooncake, places, python, readme,
     requirements, shape, tools,
 };
 
@@ -86,6 +86,8 @@ const STEPS: &[Step] = &[
         mooncake::run,
     )
     .with(&[BUILDER, Need::Program("timeout")]),
+    deep_step("ci", "the action and the Dockerfile for other projects, linted and run in a chroot", ci::run)
+        .with(&[BUILDER, Need::Program("debootstrap")]),
     deep_step("browser", "the pages in a headless Chromium: what they draw, and how fast", browser::run)
         .with(&[Need::Program("chromium")]),
     deep_step("check", "ferry check on every twin of tests/check, the examples and the tour", check::run)
