@@ -59,12 +59,6 @@ fn stack(title: &str, frames: &[StackFrame]) -> Vec<String> {
     if frames.len() > SHOWN_FRAMES {
         lines.push(format!("    ({} more frames)", frames.len() - SHOWN_FRAMES));
     }
-    // Libraries without debug information may be all there is above: the caller's own line is worth more.
-    let known = frames.iter().position(|frame| frame.line.is_some());
-    if let Some(frame) = known.filter(|index| *index >= SHOWN_FRAMES).map(|index| &frames[index]) {
-        let function = frame.function.as_deref().unwrap_or("?");
-        lines.push(format!("    called by {function}  {}", frame.position));
-    }
     lines
 }
 
