@@ -19,15 +19,17 @@ use tree::{Tree, read};
 pub use trial::run as trial;
 
 /// Pages of docs/ that are for users.
-const USER_GUIDES: [&str; 9] = [
+const USER_GUIDES: [&str; 11] = [
     "ENVIRONMENT.md",
     "IPC.md",
     "clients.md",
     "cuda.md",
     "npu-smi.md",
     "performance.md",
+    "pytest.md",
     "python.md",
     "recording.md",
+    "two-machines.md",
     "watching.md",
 ];
 
@@ -152,6 +154,8 @@ fn build(root: &Path) -> Result<(Tree, Wheel), String> {
     for name in pictures::NAMES {
         tree.file(doc.join("pictures").join(name), read(&root.join("docs/pictures").join(name))?);
     }
+    let drawing = "pictures/two-machines.svg";
+    tree.file(doc.join(drawing), read(&root.join("docs").join(drawing))?);
     tree.file(doc.join("THIRD-PARTY-NOTICES"), notices::text(root, &["ferry-capi", "ferry-cli"])?);
     pages(root, &command, &scratch.join("pages"), &mut tree)?;
     Ok((tree, wheel))
