@@ -1,5 +1,5 @@
-//! What `packaging/` has for other projects' CI: an action and a Dockerfile. Both are linted, and their steps run in a
-//! fresh Debian, by chroot (`tests/ci/in_chroot.py`).
+//! What `packaging/` has for other projects' CI: an action and a Dockerfile. Both are linted, and their steps
+//! run in a fresh Debian, by chroot (`tests/ci/in_chroot.py`).
 
 use std::path::Path;
 use std::process::Command;

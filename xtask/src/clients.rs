@@ -46,8 +46,8 @@ pub fn run(root: &Path) -> Result<Outcome, String> {
     Ok(bindings)
 }
 
-/// `pytest --ferry-check` on a suite that imports torch_npu, with nothing of ours but the wheel. The tests with a
-/// mistake fail, and no other.
+/// `pytest --ferry-check` on a suite that imports torch_npu, with nothing of ours but the wheel. The tests
+/// with a mistake fail, and no other.
 fn by_pytest(root: &Path, venv: &Venv) -> Result<(), String> {
     let mut command = venv.wrapped(&["timeout", "600"]);
     command.current_dir(root).args(["-m", "pytest", "--ferry-check", "-p", "no:cacheprovider", "-rA", SUITE]);

@@ -69,8 +69,8 @@ pub fn write_notices(root: &Path, file: &str, packages: &[&str]) -> Result<(), S
     std::fs::write(file, notices::text(root, packages)?).map_err(|e| format!("{file}: {e}"))
 }
 
-/// Puts the command that was built, and the companion libraries, below a folder as a toolkit has them, but without
-/// links, which a wheel cannot carry, and without the library, which the wheel has elsewhere.
+/// Puts the command that was built, and the companion libraries, below a folder as a toolkit has them, but
+/// without links, which a wheel cannot carry, and without the library, which the wheel has elsewhere.
 pub fn write_toolkit(root: &Path, folder: &Path, built: &Path) -> Result<(), String> {
     let scratch = shell::target_dir(root).join("toolkit");
     std::fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;

@@ -47,7 +47,7 @@ usage: cargo xtask COMMAND
   device                           pack the conformance suite for a machine with a GPU
   dist                             fill dist/ with what people install
   install --prefix DIR             put the same below DIR
-  toolkit DIR FERRY                write what the wheel has for programs that look for a toolkit, with this command
+  toolkit DIR FERRY                write the wheel's toolkit, with this command in it
   notices FILE PACKAGE...          write the licences of what is inside these packages of ours";
 
 fn main() -> ExitCode {

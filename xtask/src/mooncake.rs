@@ -1,4 +1,5 @@
-//! Two machines: the examples of `examples/python/two-machines` with Mooncake's published wheels, over loopback.
+//! Two machines: the examples of `examples/python/two-machines` with Mooncake's published wheels, over
+//! loopback.
 //!
 //! Mooncake's packages are called the same inside, so that each has an environment of its own below cargo's
 //! folder, with our wheel beside it.
@@ -35,7 +36,8 @@ pub fn run(root: &Path) -> Result<Outcome, String> {
     Ok(Outcome::Passed)
 }
 
-/// An environment with our wheel and this package, which imports there; an inner error says why there is none.
+/// An environment with our wheel and this package, which imports there; an inner error says why there is
+/// none.
 fn environment(root: &Path, package: &str, wheel: &Path) -> Result<Result<Venv, String>, String> {
     let venv = match Venv::open(shell::target_dir(root).join(package)) {
         Ok(venv) => venv,

@@ -3,8 +3,9 @@
  * libllm_datadist.so: the engine that moves memory between cards by their own network. Mooncake's wheel for
  * Ascend is linked with it.
  *
- * There is no card behind it here. An engine can be made and destroyed; Initialize refuses and says what works
- * instead, and nothing else is called then. The names are those of C++ methods as compilers encode them.
+ * There is no card behind it here. An engine can be made and destroyed; Initialize refuses and says what
+ * works instead, and nothing else is called then. The names are those of C++ methods, as compilers encode
+ * them.
  */
 #include <stdio.h>
 

@@ -87,8 +87,8 @@ impl Collector {
         }
     }
 
-    /// Hands on what happened until a moment, without the usual delay. Threads that were writing a fact at that
-    /// moment have `grace` to complete it; if there is nothing to hand on, nobody waits.
+    /// Hands on what happened until a moment, without the usual delay. Threads that were writing a fact at
+    /// that moment have `grace` to complete it; if there is nothing to hand on, nobody waits.
     pub fn catch_up(&mut self, until: Nanos, grace: Duration, reader: &mut impl FactReader) {
         self.take_all(Sample::now());
         if self.waiting.iter().all(|waiting| waiting.time > until) {

@@ -4,11 +4,15 @@ killed. `cargo xtask test --only mooncake` runs it; the last line begins with `o
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+
+from ferry_acl import command
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../examples/python/two-machines")
 # Nothing here takes so long: what does hangs, and is killed.
@@ -138,6 +142,28 @@ def store():
     noticed("kv_store: the master was killed", example("kv_store", "get", port), "the store cannot be reached")
 
 
+def sent_too_early():
+    """Without the wait for its copy, the engine sends memory that the copy may still write: ferry check names the line of the copy."""
+    wait = "    check(acl.rt.synchronize_stream(side.stream))\n    sent("
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("side.py", "transfer.py", "../check.py"):
+            shutil.copy(os.path.join(EXAMPLES, name), folder)
+        path = os.path.join(folder, "transfer.py")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        assert text.count(wait) == 1
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text.replace(wait, "    sent("))
+        line = text[: text.index("DEVICE_TO_HOST, side.stream")].count("\n") + 1
+        receiver = example("transfer", "receive", 0)
+        port = receiver.says(r"^listening on (\d+)$")
+        sender = Program([command.find(), "check", "--", sys.executable, path, "send", port])
+        sender.ends(99, "FERRY-HOST-READ")
+        sender.says(f"#0 send .*transfer.py:{line}$")
+        receiver.ends(0, "^ok: ")
+    print(f"transfer: ferry check finds that line {line} was not waited for")
+
+
 def wait_for(port, program):
     end = time.monotonic() + LIMIT
     while True:
@@ -153,5 +179,6 @@ if __name__ == "__main__":
     for each in ("transfer", "kv_blocks"):
         both_ways(each)
         killed(each)
+    sent_too_early()
     store()
     print("ok: two examples both ways and a store, every byte compared, and eight deaths noticed")

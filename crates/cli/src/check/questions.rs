@@ -1,11 +1,11 @@
-//! `--answer`: a process of the program asks which findings it has made so far, and is told at once. The plugin
-//! of pytest asks at the end of each part of a test, so that a finding fails the test that made it.
+//! `--answer`: a process of the program asks which findings it has made so far, and is told at once. The
+//! plugin of pytest asks at the end of each part of a test, so that a finding fails the test that made it.
 //!
 //! A question is a line with the number of the process that asks, on a socket whose path is in
 //! [`VARIABLE`]; the answer is a line of JSON. A process is told of its own findings and of those of the
 //! processes that it started, each once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -34,12 +34,12 @@ pub struct Questions {
     /// Until the first answer: a thread that listens must have the signals blocked that are passed on to the
     /// program, and they are when it was started.
     listener: Option<UnixListener>,
-    sender: Sender<Question>,
-    receiver: Receiver<Question>,
+    sender: Sender<CheckQuestion>,
+    receiver: Receiver<CheckQuestion>,
     family: Family,
 }
 
-struct Question {
+struct CheckQuestion {
     process: u32,
     /// When it came, in nanoseconds of the monotonic clock.
     time: u64,
@@ -76,7 +76,7 @@ impl Questions {
         let Ok(mut question) = self.receiver.recv_timeout(pause) else { return };
         collector.catch_up(question.time, GRACE, reader);
         reader.checker.processes().for_each(|process| self.family.note(process));
-        self.family.askers.insert(question.process, ());
+        self.family.askers.insert(question.process);
         let told = reader.checker.tell(|process| self.family.answers_for(question.process, process));
         let told = told.into_iter().filter(|finding| !suppressions.cover(finding)).map(|finding| {
             let mut object = findings::one(finding);
@@ -96,7 +96,7 @@ impl Drop for Questions {
 }
 
 /// Takes questions from everybody, a thread for each connection, until the command ends.
-fn listen(listener: &UnixListener, sender: &Sender<Question>) {
+fn listen(listener: &UnixListener, sender: &Sender<CheckQuestion>) {
     for stream in listener.incoming().flatten() {
         let sender = sender.clone();
         thread::spawn(move || -> Option<()> {
@@ -104,7 +104,7 @@ fn listen(listener: &UnixListener, sender: &Sender<Question>) {
             for line in lines.map_while(Result::ok) {
                 let process = line.trim().parse().ok()?;
                 let (time, stream) = (Sample::now().nanos, stream.try_clone().ok()?);
-                sender.send(Question { process, time, stream }).ok()?;
+                sender.send(CheckQuestion { process, time, stream }).ok()?;
             }
             None
         });
@@ -115,7 +115,7 @@ fn listen(listener: &UnixListener, sender: &Sender<Question>) {
 #[derive(Default)]
 struct Family {
     parents: HashMap<u32, u32>,
-    askers: HashMap<u32, ()>,
+    askers: HashSet<u32>,
 }
 
 impl Family {
@@ -129,11 +129,11 @@ impl Family {
         }
     }
 
-    /// Whether `asker` is the one to be told of what `process` did: it did it itself, or is the nearest of those
-    /// who ask above it. If only one has ever asked, it is.
+    /// Whether `asker` is the one to be told of what `process` did: it did it itself, or is the nearest of
+    /// those who ask above it. If only one has ever asked, it is.
     fn answers_for(&self, asker: u32, process: u32) -> bool {
         let ancestors = std::iter::successors(Some(process), |child| self.parents.get(child).copied());
-        let nearest = ancestors.take(64).find(|process| self.askers.contains_key(process));
+        let nearest = ancestors.take(64).find(|process| self.askers.contains(process));
         nearest == Some(asker) || nearest.is_none() && self.askers.len() == 1
     }
 }
@@ -153,7 +153,7 @@ mod tests {
     fn the_nearest_one_that_asks_is_told() {
         let family = |askers: &[u32]| Family {
             parents: HashMap::from([(2, 1), (3, 2), (4, 3), (5, 1)]),
-            askers: askers.iter().map(|asker| (*asker, ())).collect(),
+            askers: askers.iter().copied().collect(),
         };
         for (askers, process, want) in [
             (&[2, 3][..], 4, Some(3)),

@@ -1,5 +1,6 @@
-//! The Python packages that programs for Ascend use together: which versions there are, whether they fit each other, and
-//! whether pytest sees our plugin. Python says what is installed (`program.rs` asks it); nothing is imported.
+//! The Python packages that programs for Ascend use together: which versions there are, whether they fit each
+//! other, and whether pytest sees our plugin. Python says what is installed (`program.rs` asks it); nothing
+//! is imported.
 
 use super::finding::{Finding, fine, note, wrong};
 

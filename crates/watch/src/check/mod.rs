@@ -130,8 +130,8 @@ impl Checker {
         &self.findings
     }
 
-    /// What the wanted processes did since somebody last asked. If it is seen again it is another finding, with
-    /// the stacks of that time.
+    /// What the wanted processes did since somebody last asked. If it is seen again it is another finding,
+    /// with the stacks of that time.
     pub fn tell(&mut self, is_wanted: impl Fn(u32) -> bool) -> Vec<&CheckFinding> {
         let is_new = |finding: &CheckFinding| !finding.is_told && is_wanted(finding.pid);
         let first = self.findings.iter().position(is_new).unwrap_or(self.findings.len());
