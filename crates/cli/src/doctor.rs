@@ -76,7 +76,9 @@ fn library_and_devices() -> Vec<Finding> {
     let mut findings = vec![fine("library", format!("{}, found {by}", library.display()))];
     findings.push(match Prefix::of(&library) {
         Some(prefix) => {
-            fine("prefix", format!("{}: the library is in an installed tree", prefix.home.display()))
+            let is_beside = library.starts_with(&prefix.home);
+            let what = if is_beside { "the library is in an installed tree" } else { "the wheel's toolkit" };
+            fine("prefix", format!("{}: {what}", prefix.home.display()))
         }
         None => note(
             "prefix",
