@@ -1,5 +1,4 @@
-"""Builds the wheel of the module acl: the C library first, which the wheel carries with the licences of what is inside, then
-maturin's part.
+"""Builds the wheel of the module acl: the C library, the command and the licences of what is inside first, then maturin's part.
 
 This is the build backend that pyproject.toml names, so that `pip install .` needs no step by hand.
 """
@@ -15,6 +14,7 @@ import maturin
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "crates/py/python/acl/lib/libascendcl.so"
+TOOLKIT = ROOT / "crates/py/python/ferry_acl/toolkit"
 SETTINGS = ROOT / "crates/py/python/ferry_acl/libtorch_npu_settings.so"
 CARGO = os.environ.get("CARGO", "cargo")
 
@@ -33,30 +33,33 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     build_library()
+    build_toolkit()
     write_notices()
     return maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
     build_library()
+    build_toolkit()
     return maturin.build_editable(wheel_directory, config_settings, metadata_directory)
+
+
+def cargo_build(name):
+    """Builds the library and the command, and says where the one of this name is."""
+    cargo = [CARGO, "build", "--release", "--locked", "--package", "ferry-capi", "--package", "ferry-cli"]
+    cargo.append("--message-format=json-render-diagnostics")
+    messages = subprocess.run(cargo, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    artifacts = [message for message in map(json.loads, messages.splitlines()) if message["reason"] == "compiler-artifact"]
+    return [file for message in artifacts for file in message["filenames"] if Path(file).name == name][-1]
 
 
 def build_library():
     """Puts the C library, without debug information, where the wheel takes it from."""
-    cargo = [CARGO, "build", "--release", "--locked", "--package", "ferry-capi", "--message-format=json-render-diagnostics"]
-    messages = subprocess.run(cargo, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
-    built = [
-        Path(name)
-        for message in map(json.loads, messages.splitlines())
-        if message["reason"] == "compiler-artifact"
-        for name in message["filenames"]
-        if name.endswith("/libascendcl.so")
-    ]
+    built = cargo_build("libascendcl.so")
     LIBRARY.parent.mkdir(exist_ok=True)
     # A process may have the old file loaded: a new one takes its place.
     new = LIBRARY.with_suffix(f".{os.getpid()}")
-    shutil.copyfile(built[-1], new)
+    shutil.copyfile(built, new)
     if shutil.which("strip"):
         subprocess.run(["strip", "--strip-debug", new], check=True)
     new.replace(LIBRARY)
@@ -91,11 +94,20 @@ def build_settings():
     new.replace(SETTINGS)
 
 
+def build_toolkit():
+    """Puts the command and what programs look for in a toolkit where the wheel takes it from."""
+    cargo = [CARGO, "xtask", "toolkit", TOOLKIT, cargo_build("ferry")]
+    subprocess.run(cargo, cwd=ROOT, env=without_flags(), check=True)
+
+
+def without_flags():
+    """The environment for what only runs a tool; with flags that are meant for the library it would be built anew."""
+    flags = ("RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS")
+    return {name: value for name, value in os.environ.items() if name not in flags}
+
+
 def write_notices():
     """Puts the licences of the packages inside, which most of them ask to be passed on, beside the library."""
     notices = LIBRARY.with_name("THIRD-PARTY-NOTICES")
-    # This only runs a tool; with flags that are meant for the library it would be built anew.
-    flags = ("RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS")
-    env = {name: value for name, value in os.environ.items() if name not in flags}
-    cargo = [CARGO, "xtask", "notices", notices, "ferry-capi", "ferry-py"]
-    subprocess.run(cargo, cwd=ROOT, env=env, check=True)
+    cargo = [CARGO, "xtask", "notices", notices, "ferry-capi", "ferry-cli", "ferry-py"]
+    subprocess.run(cargo, cwd=ROOT, env=without_flags(), check=True)

@@ -21,6 +21,10 @@ const SHARED: &str = "kit.py";
 /// every way.
 const BY_WHEEL: [&str; 4] = ["settings.py", "loader.py", "processes.py", "together.py"];
 
+/// A suite that imports torch_npu, and how it ends: tests that pass, that fail, and that should fail.
+const SUITE: &str = "tests/clients/pytest/test_torch_npu.py";
+const EXPECTED: (usize, usize, usize) = (5, 2, 2);
+
 /// Runs all of them; a machine without torch and a way to get it runs the rest.
 pub fn run(root: &Path) -> Result<Outcome, String> {
     let bindings = client::run(root)?;
@@ -35,7 +39,35 @@ pub fn run(root: &Path) -> Result<Outcome, String> {
     for name in BY_WHEEL {
         by_set_env(root, &venv, &root.join(PROGRAMS).join(name))?;
     }
+    if let Err(why) = venv.need(&["pytest"]) {
+        return Ok(Outcome::Skipped(why));
+    }
+    by_pytest(root, &venv)?;
     Ok(bindings)
+}
+
+/// `pytest --ferry-check` on a suite that imports torch_npu, with nothing of ours but the wheel. The tests
+/// with a mistake fail, and no other.
+fn by_pytest(root: &Path, venv: &Venv) -> Result<(), String> {
+    let mut command = venv.wrapped(&["timeout", "600"]);
+    command.current_dir(root).args(["-m", "pytest", "--ferry-check", "-p", "no:cacheprovider", "-rA", SUITE]);
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    let out = command.output().map_err(|e| format!("timeout: {e}"))?;
+    let said = String::from_utf8_lossy(&out.stdout);
+    let count = |word: &str| said.lines().filter(|line| line.starts_with(&format!("{word} tests/"))).count();
+    let ends_early = |line: &&str| line.starts_with("FAILED tests/") && line.contains("_too_early");
+    let early = said.lines().filter(ends_early).count();
+    println!("pytest --ferry-check: {}", said.lines().last().unwrap_or_default());
+    // The line of the test is in a stack of each finding.
+    let has_lines = said.contains("#0 ")
+        && said.contains(&format!("test_writes_too_early  {}", root.join(SUITE).display()));
+    if (count("PASSED"), count("FAILED"), early) == EXPECTED && has_lines {
+        return Ok(());
+    }
+    Err(format!(
+        "pytest --ferry-check did not end as expected:\n{said}\n{}",
+        String::from_utf8_lossy(&out.stderr)
+    ))
 }
 
 /// Where torch is installed if nobody names an environment.

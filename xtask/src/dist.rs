@@ -19,15 +19,17 @@ use tree::{Tree, read};
 pub use trial::run as trial;
 
 /// Pages of docs/ that are for users.
-const USER_GUIDES: [&str; 9] = [
+const USER_GUIDES: [&str; 11] = [
     "ENVIRONMENT.md",
     "IPC.md",
     "clients.md",
     "cuda.md",
     "npu-smi.md",
     "performance.md",
+    "pytest.md",
     "python.md",
     "recording.md",
+    "two-machines.md",
     "watching.md",
 ];
 
@@ -66,6 +68,31 @@ fn put(tree: &Tree, prefix: &Path) -> Result<(), String> {
 pub fn write_notices(root: &Path, file: &str, packages: &[&str]) -> Result<(), String> {
     std::fs::write(file, notices::text(root, packages)?).map_err(|e| format!("{file}: {e}"))
 }
+
+/// Puts the command that was built, and the companion libraries, below a folder as a toolkit has them, but
+/// without links, which a wheel cannot carry, and without the library, which the wheel has elsewhere.
+pub fn write_toolkit(root: &Path, folder: &Path, built: &Path) -> Result<(), String> {
+    let scratch = shell::target_dir(root).join("toolkit");
+    std::fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
+    let command = scratch.join("ferry");
+    shell::run(shell::program(root, "strip").arg("--strip-debug").arg("-o").arg(&command).arg(built))?;
+    let companions = scratch.join("companions");
+    let _ = std::fs::remove_dir_all(&companions);
+    shell::run(shell::program(root, "sh").arg("crates/companions/build.sh").arg(&companions))?;
+    pages(root, &command, &scratch.join("pages"), &mut Tree::default())?;
+    let mut tree = Tree::default();
+    tree.folder(Path::new("lib64"), &companions)?;
+    tree.program("bin/ferry", read(&command)?);
+    tree.program("bin/npu-smi", NPU_SMI);
+    tree.file("set_env.sh", read(&scratch.join("pages/set_env.sh"))?);
+    layout::versions(&mut tree);
+    // One of another version may have had more files.
+    let _ = std::fs::remove_dir_all(folder);
+    tree.put(folder)
+}
+
+/// In place of the link to the command that an installed tree has.
+const NPU_SMI: &str = "#!/bin/sh\nexec \"$(dirname \"$0\")/ferry\" npu-smi \"$@\"\n";
 
 /// What was built of the Python module: the wheel, or why there is none.
 type Wheel = Result<PathBuf, String>;
@@ -127,6 +154,8 @@ fn build(root: &Path) -> Result<(Tree, Wheel), String> {
     for name in pictures::NAMES {
         tree.file(doc.join("pictures").join(name), read(&root.join("docs/pictures").join(name))?);
     }
+    let drawing = "pictures/two-machines.svg";
+    tree.file(doc.join(drawing), read(&root.join("docs").join(drawing))?);
     tree.file(doc.join("THIRD-PARTY-NOTICES"), notices::text(root, &["ferry-capi", "ferry-cli"])?);
     pages(root, &command, &scratch.join("pages"), &mut tree)?;
     Ok((tree, wheel))

@@ -8,6 +8,7 @@ mod abi;
 mod browser;
 mod c;
 mod check;
+mod ci;
 mod client;
 mod clients;
 mod count;
@@ -15,6 +16,7 @@ mod deep;
 mod device;
 mod dist;
 mod limit;
+mod mooncake;
 mod needs;
 mod outcome;
 mod pictures;
@@ -45,6 +47,7 @@ usage: cargo xtask COMMAND
   device                           pack the conformance suite for a machine with a GPU
   dist                             fill dist/ with what people install
   install --prefix DIR             put the same below DIR
+  toolkit DIR FERRY                write the wheel's toolkit, with this command in it
   notices FILE PACKAGE...          write the licences of what is inside these packages of ours";
 
 fn main() -> ExitCode {
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         ["device"] => device::pack(&root),
         ["dist"] => dist::fill(&root),
         ["install", "--prefix", prefix] if !prefix.is_empty() => install(&root, prefix),
+        ["toolkit", folder, command] => dist::write_toolkit(&root, Path::new(folder), Path::new(command)),
         ["notices", file, packages @ ..] if !packages.is_empty() => {
             dist::write_notices(&root, file, packages)
         }

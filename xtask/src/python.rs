@@ -76,7 +76,7 @@ pub fn with_module(root: &Path) -> Result<Result<Venv, String>, String> {
 }
 
 fn with_test_packages(venv: Venv) -> Result<Venv, String> {
-    venv.need(&["mypy", "numpy", "pytest"])?;
+    venv.need(&["mypy", "numpy", "pytest", "xdist"])?;
     Ok(venv)
 }
 

@@ -10,8 +10,8 @@ use crate::needs::{self, Need};
 use crate::outcome::Outcome;
 use crate::shell::{self, cargo};
 use crate::{
-    abi, browser, check, client, clients, count, deep, device, dist, places, python, readme, requirements,
-    shape, tools,
+    abi, browser, check, ci, client, clients, count, deep, device, dist, mooncake, places, python, readme,
+    requirements, shape, tools,
 };
 
 type Run = fn(&Path) -> Result<Outcome, String>;
@@ -42,7 +42,7 @@ impl Step {
 
 /// What Rust calls 64-bit Arm.
 const ARM: &str = "aarch64-unknown-linux-gnu";
-const PACKAGES: Need = Need::Python(&["maturin", "mypy", "numpy", "pytest"]);
+const PACKAGES: Need = Need::Python(&["maturin", "mypy", "numpy", "pytest", "xdist"]);
 const BUILDER: Need = Need::Python(&["maturin"]);
 
 const STEPS: &[Step] = &[
@@ -80,6 +80,14 @@ const STEPS: &[Step] = &[
         clients::run,
     )
     .with(&[BUILDER, Need::Libclang, Need::Torch]),
+    deep_step(
+        "mooncake",
+        "two machines: Mooncake's wheels over loopback, every byte, and dead peers",
+        mooncake::run,
+    )
+    .with(&[BUILDER, Need::Program("timeout")]),
+    deep_step("ci", "the action and the Dockerfile for other projects, linted and run in a chroot", ci::run)
+        .with(&[BUILDER, Need::Program("debootstrap")]),
     deep_step("browser", "the pages in a headless Chromium: what they draw, and how fast", browser::run)
         .with(&[Need::Program("chromium")]),
     deep_step("check", "ferry check on every twin of tests/check, the examples and the tour", check::run)
@@ -87,7 +95,7 @@ const STEPS: &[Step] = &[
     deep_step("tsan", "threaded tests under ThreadSanitizer", deep::thread_sanitizer)
         .with(&[Need::RustSource]),
     deep_step("pythons", "the module acl under every other Python that is here", python::run_others)
-        .with(&[BUILDER, Need::Pythons(&["mypy", "numpy", "pytest"])]),
+        .with(&[BUILDER, Need::Pythons(&["mypy", "numpy", "pytest", "xdist"])]),
     deep_step("places", "the README's commands as another user, on one CPU, in any folder", places::run),
     deep_step("soak", "24 threads, 1,000 streams, five minutes; 8 threads, 512 streams, watched", deep::soak),
     deep_step("fuzz", "2,000,000 calls of every kind on every product, each byte mirrored", deep::fuzz),

@@ -95,7 +95,8 @@ impl Venv {
     /// installed.
     pub fn need(&self, packages: &[&'static str]) -> Result<(), String> {
         let missing = lacks(&self.folder, packages);
-        if missing.is_empty() || self.install(&missing) {
+        let names: Vec<&str> = missing.iter().map(|package| pip_name(package)).collect();
+        if missing.is_empty() || self.install(&names) {
             return Ok(());
         }
         Err(format!("pip could not install {}", missing.join(", ")))
@@ -123,6 +124,14 @@ impl Venv {
             "--no-deps",
         ]);
         shell::run(pip.arg("--force-reinstall").arg(wheel))
+    }
+}
+
+/// What pip calls a package that is imported under another name.
+fn pip_name(package: &'static str) -> &'static str {
+    match package {
+        "xdist" => "pytest-xdist",
+        package => package,
     }
 }
 

@@ -140,16 +140,23 @@ pub fn find() -> Result<PathBuf> {
     let exe = std::env::current_exe().and_then(|path| path.canonicalize());
     let exe = exe.map_err(|error| setup(format!("cannot tell where this command is: {error}")))?;
     let folder = exe.parent().unwrap_or(Path::new("/"));
-    ["deps/libascendcl.so", "libascendcl.so", "../lib64/libascendcl.so", "../lib/libascendcl.so"]
-        .iter()
-        .find_map(|place| folder.join(place).canonicalize().ok())
-        .ok_or_else(|| {
-            let beside = folder.display();
-            setup(format!(
-                "no libascendcl.so beside {beside} (deps/, ./, ../lib64/, ../lib/); \
+    // The last is where a wheel has it.
+    [
+        "deps/libascendcl.so",
+        "libascendcl.so",
+        "../lib64/libascendcl.so",
+        "../lib/libascendcl.so",
+        "../../../acl/lib/libascendcl.so",
+    ]
+    .iter()
+    .find_map(|place| folder.join(place).canonicalize().ok())
+    .ok_or_else(|| {
+        let beside = folder.display();
+        setup(format!(
+            "no libascendcl.so beside {beside} (deps/, ./, ../lib64/, ../lib/); \
                  FERRY_LIBRARY may name one"
-            ))
-        })
+        ))
+    })
 }
 
 /// The backend the library will open: what the environment says.

@@ -5,6 +5,7 @@
 //! other programs.
 
 mod json;
+mod questions;
 mod report;
 mod sarif;
 mod seeds;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ferry::watching::alone::TraceReader;
+use ferry_abi::Error;
 use ferry_terminal::{Terminal, tell};
 use ferry_watch::buffers::Wanted;
 use ferry_watch::check::{CheckFinding, CheckOptions, Checker, FindingSeverity};
@@ -28,6 +30,7 @@ use crate::machine::Machine;
 use crate::output::OutputFolder;
 use crate::run::{self, StartFailure};
 use crate::watched::{Watched, WatchedRun};
+use questions::Questions;
 use suppressions::Suppressions;
 
 /// Options of `ferry check`.
@@ -66,6 +69,10 @@ pub struct CheckArgs {
     /// Write a file for --suppress that describes what was found
     #[arg(long, value_name = "FILE")]
     write_suppressions: Option<PathBuf>,
+    /// Answer processes of the program that ask for their findings while they run, and report at the end only
+    /// what nobody asked for: for the plugin of pytest
+    #[arg(long, hide = true, conflicts_with = "seeds")]
+    answer: bool,
     /// Also write every fact to this file, as text: for those who work on the checker
     #[arg(long, value_name = "FILE", hide = true)]
     facts: Option<PathBuf>,
@@ -89,7 +96,11 @@ pub fn main(args: &CheckArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let checker = Checker::new(CheckOptions { leaks: args.leaks, capture_lint: args.capture_lint });
+    let checker = Checker::new(CheckOptions {
+        leaks: args.leaks,
+        capture_lint: args.capture_lint,
+        by_process: args.answer,
+    });
     let facts = args.facts.as_ref().and_then(|file| File::create(file).ok().map(BufWriter::new));
     let folder = match args.report.as_deref().map(report::open).transpose() {
         Ok(folder) => folder,
@@ -98,6 +109,7 @@ pub fn main(args: &CheckArgs) -> ExitCode {
     let trace = folder.as_ref().map(|_| TraceReader::new(TraceLimits::default()));
     let mut reader = CheckReader { checker, trace, facts };
     let ran = match args.seeds {
+        None if args.answer => run_answering(args, &suppressions, &mut reader),
         None => run_once(args, &[], &mut reader),
         Some(count) => seeds::run_all(args, count, &mut reader),
     };
@@ -116,6 +128,28 @@ fn run_once(
     more: &[(&str, OsString)],
     reader: &mut CheckReader,
 ) -> Result<Watched, StartFailure> {
+    let watched = watched_run(args, more).run(reader)?;
+    reader.checker.finish(|process| process != watched.process || watched.is_killed);
+    Ok(watched)
+}
+
+/// The same, and answers those who ask meanwhile.
+fn run_answering(
+    args: &CheckArgs,
+    suppressions: &Suppressions,
+    reader: &mut CheckReader,
+) -> Result<Watched, StartFailure> {
+    let setup = |error| (125, Error::Setup(format!("no socket for questions: {error}")));
+    let mut questions = Questions::bind().map_err(setup)?;
+    let more = [(questions::VARIABLE, questions.path().into())];
+    let watched = watched_run(args, &more).run_with(reader, |pause, collector, reader| {
+        questions.answer(pause, collector, reader, suppressions);
+    })?;
+    reader.checker.finish(|process| process != watched.process || watched.is_killed);
+    Ok(watched)
+}
+
+fn watched_run<'a>(args: &'a CheckArgs, more: &'a [(&'a str, OsString)]) -> WatchedRun<'a> {
     let wanted = Wanted {
         pieces: true,
         stacks: true,
@@ -124,10 +158,7 @@ fn run_once(
         complete: true,
         ..Wanted::default()
     };
-    let run = WatchedRun { name: "check", machine: &args.machine, command: &args.command, wanted, more };
-    let watched = run.run(reader)?;
-    reader.checker.finish(|process| process != watched.process || watched.is_killed);
-    Ok(watched)
+    WatchedRun { name: "check", machine: &args.machine, command: &args.command, wanted, more }
 }
 
 /// The checker, the timeline of `--report`, and a file that gets the facts as text.
@@ -155,11 +186,15 @@ fn finish(args: &CheckArgs, reader: CheckReader, suppressions: &Suppressions, wa
     let (hidden, findings): (Vec<&CheckFinding>, Vec<&CheckFinding>) =
         checker.findings().iter().partition(|finding| suppressions.cover(finding));
     let terminal = Terminal::stderr();
-    for finding in &findings {
+    let untold: Vec<&CheckFinding> = findings.iter().copied().filter(|finding| !finding.is_told).collect();
+    for finding in &untold {
         text::finding(finding, &terminal).iter().for_each(|line| terminal.say(line));
     }
     let lost = watched.lost.max(checker.lost());
-    text::summary(&findings, hidden.len(), &checker, lost).iter().for_each(|line| terminal.say(line));
+    let summary = text::summary(&untold, hidden.len(), &checker, lost);
+    // Those who asked say how much they were told; what nobody could see is said here.
+    let said = usize::from(args.answer && untold.is_empty());
+    summary.iter().skip(said).for_each(|line| terminal.say(line));
     let write = |file: &Option<PathBuf>, text: &dyn Fn() -> String| {
         file.as_ref().is_none_or(|file| write(file, &text()))
     };
@@ -172,7 +207,7 @@ fn finish(args: &CheckArgs, reader: CheckReader, suppressions: &Suppressions, wa
             .zip(trace)
             .is_none_or(|(folder, trace)| report::write(folder, trace, &findings)),
     ];
-    let has_errors = findings.iter().any(|finding| finding.severity == FindingSeverity::Error);
+    let has_errors = untold.iter().any(|finding| finding.severity == FindingSeverity::Error);
     match () {
         () if has_errors => args.error_exitcode,
         () if written.contains(&false) && watched.code == 0 => 1,

@@ -18,6 +18,7 @@ use finding::{Finding, Severity, fine, note, wrong};
 mod elf;
 mod finding;
 mod limits;
+mod packages;
 mod program;
 mod search;
 mod settings;
@@ -73,9 +74,11 @@ fn library_and_devices() -> Vec<Finding> {
         "beside this command"
     };
     let mut findings = vec![fine("library", format!("{}, found {by}", library.display()))];
-    findings.push(match Prefix::around(&library) {
+    findings.push(match Prefix::of(&library) {
         Some(prefix) => {
-            fine("prefix", format!("{}: the library is in an installed tree", prefix.home.display()))
+            let is_beside = library.starts_with(&prefix.home);
+            let what = if is_beside { "the library is in an installed tree" } else { "the wheel's toolkit" };
+            fine("prefix", format!("{}: {what}", prefix.home.display()))
         }
         None => note(
             "prefix",
@@ -114,7 +117,7 @@ fn versions(library: &Library) -> Result<Finding> {
     let cann = library.package_version("runtime")?;
     let ours = library.version.map(|version| format!("Ferry {version}, ")).unwrap_or_default();
     let text = format!("{ours}command {}, CANN {cann}", env!("CARGO_PKG_VERSION"));
-    let told = Prefix::around(&library.path).and_then(|prefix| prefix.version());
+    let told = Prefix::of(&library.path).and_then(|prefix| prefix.version());
     Ok(match told.filter(|told| *told != cann) {
         Some(told) => note(
             "versions",

@@ -52,11 +52,23 @@ pub struct Prefix {
 impl Prefix {
     /// The tree around a library's real path, which is `<arch>-linux/lib64/libascendcl.so` in it; `None` for
     /// a library that was only built.
-    pub fn around(library: &Path) -> Option<Prefix> {
+    fn around(library: &Path) -> Option<Prefix> {
         let inner = format!("{}-linux/lib64", std::env::consts::ARCH);
         let folder = library.parent()?;
         let home = folder.ends_with(&inner).then(|| folder.ancestors().nth(2)).flatten()?;
         home.join("set_env.sh").exists().then(|| Prefix { home: home.to_owned() })
+    }
+
+    /// The tree around a library, or that of the wheel that this command lies in.
+    pub fn of(library: &Path) -> Option<Prefix> {
+        Prefix::around(library).or_else(Prefix::around_command)
+    }
+
+    /// The tree of a wheel that this command lies in, as `bin/ferry`: it has no library of its own.
+    fn around_command() -> Option<Prefix> {
+        let command = std::env::current_exe().and_then(|path| path.canonicalize()).ok()?;
+        let home = command.ends_with("ferry_acl/toolkit/bin/ferry").then(|| command.ancestors().nth(2))??;
+        Some(Prefix { home: home.to_owned() })
     }
 
     /// The toolkit's version, as the files say it.

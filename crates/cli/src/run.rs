@@ -91,7 +91,7 @@ pub fn start(
     more: &[(&str, OsString)],
 ) -> std::result::Result<StartedProgram, StartFailure> {
     let library = library::find().map_err(|error| (125, error))?;
-    let prefix = Prefix::around(&library);
+    let prefix = Prefix::of(&library);
     let names = Names::of(library).map_err(|error| (125, error))?;
     let signals = Signals::block();
     let program = &program_and_arguments[0];
@@ -197,7 +197,7 @@ impl Drop for Names {
 
 /// A new folder that only this user can write. One with our number may be left over from a run that was
 /// killed.
-fn fresh_folder() -> std::io::Result<PathBuf> {
+pub fn fresh_folder() -> std::io::Result<PathBuf> {
     let mut outcome = Err(ErrorKind::AlreadyExists.into());
     let within = Some(std::env::temp_dir()).filter(|folder| !breaks_a_list(folder)).unwrap_or("/tmp".into());
     for attempt in 0..100 {

@@ -69,6 +69,15 @@ impl WatchedRun<'_> {
     /// Runs the program to its end, and has the reader take its facts. If it could not be run: the code to
     /// exit with, and why.
     pub fn run(&self, reader: &mut impl FactReader) -> Result<Watched, StartFailure> {
+        self.run_with(reader, |pause, _, _| thread::sleep(pause))
+    }
+
+    /// The same, where `pause` takes the place of the sleep between two rounds of reading.
+    pub fn run_with<R: FactReader>(
+        &self,
+        reader: &mut R,
+        pause: impl FnMut(Duration, &mut Collector, &mut R),
+    ) -> Result<Watched, StartFailure> {
         let setup = |error: io::Error| (125, Error::Setup(format!("no buffers for facts: {error}")));
         let file = memory_file().map_err(setup)?;
         let buffers = Buffers::create(&file, BUFFER_BYTES, self.wanted).map_err(setup)?;
@@ -82,14 +91,19 @@ impl WatchedRun<'_> {
         let end = thread::scope(|scope| {
             // It has the signals blocked that it passes on, as this thread has.
             let waiting = scope.spawn(|| program.wait(self.name));
-            read_while(|| !waiting.is_finished(), &mut collector, reader);
+            read_while(|| !waiting.is_finished(), &mut collector, reader, pause);
             waiting.join().expect("waiting does not panic")
         })?;
         Ok(Watched { code: end.code, lost: collector.lost(), process, is_killed: end.is_killed })
     }
 }
 
-fn read_while(is_running: impl Fn() -> bool, collector: &mut Collector, reader: &mut impl FactReader) {
+fn read_while<R: FactReader>(
+    is_running: impl Fn() -> bool,
+    collector: &mut Collector,
+    reader: &mut R,
+    mut pause: impl FnMut(Duration, &mut Collector, &mut R),
+) {
     let mut reviewed = Instant::now();
     while is_running() {
         collector.poll(reader);
@@ -97,7 +111,7 @@ fn read_while(is_running: impl Fn() -> bool, collector: &mut Collector, reader: 
             reviewed = Instant::now();
             collector.close_those_of(|source| !lives(source));
         }
-        thread::sleep(PAUSE);
+        pause(PAUSE, collector, reader);
     }
     collector.finish(reader);
 }

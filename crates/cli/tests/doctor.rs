@@ -262,6 +262,32 @@ fn a_python_that_says_more_when_it_starts_is_understood() {
 }
 
 #[test]
+fn packages_that_do_not_fit_are_wrong_and_a_plugin_is_seen() {
+    let folder = scratch("packages");
+    let package = |name: &str, version: &str, points: &str| {
+        let info = folder.join(format!("{name}-{version}.dist-info"));
+        std::fs::create_dir_all(&info).expect("writable");
+        let metadata = format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n");
+        std::fs::write(info.join("METADATA"), metadata).expect("writable");
+        std::fs::write(info.join("entry_points.txt"), points).expect("writable");
+    };
+    package("torch", "2.11.0+cpu", "");
+    package("torch_npu", "2.14.0", "");
+    package("pytest", "9.2.0", "");
+    let doctor = || output(ferry(&["doctor", "--", "python3"]).env("PYTHONPATH", &folder));
+    let said = doctor();
+    let all = text(&said.stdout);
+    assert!(
+        lines(&said, "torch")[0].starts_with("WRONG") && all.contains("torch==2.14.0 torch_npu==2.14.0"),
+        "{all}"
+    );
+    assert!(lines(&said, "pytest")[0].starts_with("note"), "{all}");
+    package("ferry_acl", "0.1.0", "[pytest11]\nferry = ferry_acl.pytest\n");
+    let said = doctor();
+    assert!(lines(&said, "pytest")[0].starts_with("ok"), "{}", text(&said.stdout));
+}
+
+#[test]
 fn a_program_that_is_only_called_like_python_is_not_started() {
     let folder = scratch("python-names");
     for name in ["python_train", "python-server", "python3x.sh"] {

@@ -58,6 +58,11 @@ impl Terminal {
         Terminal::new(io::stderr().is_terminal(), tell)
     }
 
+    /// No terminal at all, for text that goes elsewhere: without colours.
+    pub fn plain() -> Terminal {
+        Terminal { live: false, colours: false, put }
+    }
+
     fn new(is_terminal: bool, put: fn(&str)) -> Terminal {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let live = is_terminal && std::env::var_os("TERM").is_none_or(|term| term != "dumb");

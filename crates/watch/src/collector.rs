@@ -10,7 +10,7 @@ use crate::{
     fact::{Fact, FactReader, FactSource, Nanos, Passed, Point},
     words,
 };
-use std::{collections::HashMap, sync::atomic::Ordering};
+use std::{collections::HashMap, sync::atomic::Ordering, thread, time::Duration};
 
 /// How long a fact is kept back while the program runs, in nanoseconds, if nothing else is said.
 const DELAY: Nanos = 20_000_000;
@@ -85,6 +85,19 @@ impl Collector {
             self.waiting.sort_by_key(|waiting| waiting.time);
             self.hand_on(now.nanos.saturating_sub(self.delay), reader);
         }
+    }
+
+    /// Hands on what happened until a moment, without the usual delay. Threads that were writing a fact at
+    /// that moment have `grace` to complete it; if there is nothing to hand on, nobody waits.
+    pub fn catch_up(&mut self, until: Nanos, grace: Duration, reader: &mut impl FactReader) {
+        self.take_all(Sample::now());
+        if self.waiting.iter().all(|waiting| waiting.time > until) {
+            return;
+        }
+        thread::sleep(grace);
+        self.take_all(Sample::now());
+        self.waiting.sort_by_key(|waiting| waiting.time);
+        self.hand_on(until, reader);
     }
 
     /// Takes and hands on everything: the program has ended.

@@ -55,6 +55,8 @@ pub fn links(tree: &mut Tree) {
 pub fn module(root: &Path, tree: &mut Tree, unpacked: &Path) -> Result<(), String> {
     let folder = Path::new("python/site-packages");
     tree.folder(folder, unpacked)?;
+    // The tree is the toolkit.
+    tree.remove_below(&folder.join("ferry_acl/toolkit"));
     tree.file(folder.join("sitecustomize.py"), read(&root.join("packaging/python/sitecustomize.py"))?);
     for name in ["libascendcl.so", "libacl_rt.so"] {
         tree.link(

@@ -58,6 +58,11 @@ impl Tree {
         Ok(())
     }
 
+    /// Takes what is below a folder out again.
+    pub fn remove_below(&mut self, folder: &Path) {
+        self.0.retain(|path, _| !path.starts_with(folder));
+    }
+
     /// Puts the tree below `prefix`, which need not exist, in place of the one that was put there before.
     pub fn put(&self, prefix: &Path) -> Result<(), String> {
         self.put_listed(prefix, LIST)

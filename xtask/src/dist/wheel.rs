@@ -38,10 +38,19 @@ fn check(root: &Path, unpacked: &Path, library: &Path) -> Result<(), String> {
     if !String::from_utf8_lossy(&notices).contains("\n==== pyo3-") {
         return Err("the wheel's THIRD-PARTY-NOTICES do not have pyo3".into());
     }
-    for name in ["ferry_acl.pth", "ferry_acl/_torch_npu.py", "ferry_acl/libtorch_npu_settings.so"] {
+    for name in [
+        "ferry_acl.pth",
+        "ferry_acl/_torch_npu.py",
+        "ferry_acl/libtorch_npu_settings.so",
+        "ferry_acl/pytest.py",
+        "ferry_acl/toolkit/lib64/libhccl.so",
+        "ferry_acl/toolkit/set_env.sh",
+    ] {
         read(&unpacked.join(name)).map_err(|why| format!("the wheel has no {why}"))?;
     }
-    println!("{}", elf::check_glibc(root, &unpacked.join("ferry_acl/libtorch_npu_settings.so"))?);
+    for name in ["ferry_acl/libtorch_npu_settings.so", "ferry_acl/toolkit/bin/ferry"] {
+        println!("{}", elf::check_glibc(root, &unpacked.join(name))?);
+    }
     let files = files(unpacked)?;
     for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
         if !files.iter().any(|file| file.ends_with(Path::new("licenses").join(name))) {

@@ -9,7 +9,8 @@ pub fn object(findings: &[&CheckFinding]) -> Value {
     json!({ "ferry_check": 1, "findings": findings })
 }
 
-fn one(finding: &CheckFinding) -> Value {
+/// One finding.
+pub fn one(finding: &CheckFinding) -> Value {
     let mut object = json!({
         "id": finding.id.name(),
         "severity": finding.severity.name(),

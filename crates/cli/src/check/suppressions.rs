@@ -171,6 +171,7 @@ mod tests {
             work: Some(FoundWork { stack: vec![frame(work, "/src/b.c", 7)], ..FoundWork::default() }),
             allocation: None,
             count: 1,
+            is_told: false,
         }
     }
 

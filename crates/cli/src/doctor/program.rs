@@ -13,6 +13,7 @@ use ferry_abi::library;
 
 use super::elf;
 use super::finding::{Finding, fine, note, wrong};
+use super::packages::{ASKED, PLUGIN, Packages};
 use super::search::{Closure, Found, Search};
 use crate::prefix::Prefix;
 
@@ -138,15 +139,16 @@ fn is_pythons(name: &str) -> bool {
 fn packages(python: &Path) -> (Vec<PathBuf>, Vec<Finding>) {
     // What starts with it, such as a sitecustomize, may print as well.
     const MARK: &str = "ferry doctor: ";
-    const ASK: &str = "import importlib.util as u, sys\nm = sys.argv[1]\nprint(m + sys.executable)\n\
-        for n in sys.argv[2:]:\n s = u.find_spec(n)\n print(m + (s.origin if s and s.origin else ''))";
-    let said = Command::new(python).args(["-c", ASK, MARK]).args(PACKAGES).output().map(|out| out.stdout);
+    const ASK: &str = include_str!("ask.py");
+    let words = [PACKAGES.join(","), ASKED.join(","), PLUGIN.to_owned()];
+    let said = Command::new(python).args(["-c", ASK, MARK]).args(words).output().map(|out| out.stdout);
     let said = String::from_utf8_lossy(&said.unwrap_or_default()).into_owned();
     let mut lines = said.lines().filter_map(|line| line.strip_prefix(MARK));
     let real = lines.next().map_or(python.to_owned(), PathBuf::from);
     let mut findings = vec![fine("program", real.display().to_string())];
     let mut starts = files(&real);
-    for (name, origin) in PACKAGES.iter().zip(lines.chain(std::iter::repeat(""))) {
+    let mut lines = lines.chain(std::iter::repeat(""));
+    for (name, origin) in PACKAGES.iter().zip(lines.by_ref()) {
         let Some(folder) = Path::new(origin).parent().filter(|_| !origin.is_empty()) else {
             let remedy = "only if the program imports it: docs/clients.md";
             findings.push(note("python", format!("there is no module {name}"), remedy));
@@ -159,13 +161,18 @@ fn packages(python: &Path) -> (Vec<PathBuf>, Vec<Finding>) {
             starts.extend(modules(folder));
         }
     }
+    let versions = lines.by_ref().take(ASKED.len()).map(str::to_owned).collect();
+    let has_plugin = lines.next() == Some("seen");
+    let is_autoload_off =
+        std::env::var_os("PYTEST_DISABLE_PLUGIN_AUTOLOAD").is_some_and(|set| !set.is_empty());
+    findings.extend(Packages { versions, has_plugin, is_autoload_off }.judge());
     (starts, findings)
 }
 
 /// Ferry's own files: the library, and the companions beside it.
 struct OwnLibraries {
-    /// The folder with all of them.
-    folder: PathBuf,
+    /// The folders with all of them: one, or in a wheel that of the library and that of the others.
+    folders: Vec<PathBuf>,
     /// The names that they have for others.
     has: BTreeSet<String>,
     /// Whether the folder is that of an installed tree.
@@ -176,14 +183,22 @@ impl OwnLibraries {
     fn here() -> OwnLibraries {
         let library = library::find().unwrap_or_default();
         let folder = library.parent().unwrap_or(Path::new("/")).to_owned();
-        let is_installed = Prefix::around(&library).is_some();
-        let beside = if is_installed { files(&folder) } else { vec![library] };
+        let prefix = Prefix::of(&library);
+        let mut folders = vec![folder];
+        folders.extend(prefix.iter().filter_map(|prefix| prefix.home.join("lib64").canonicalize().ok()));
+        let is_installed = prefix.is_some();
+        let beside = if is_installed {
+            folders.iter().flat_map(|folder| files(folder)).collect()
+        } else {
+            vec![library]
+        };
         let has = beside.iter().filter_map(|file| elf::read(file)).flat_map(|object| object.has).collect();
-        OwnLibraries { folder, has, is_installed }
+        OwnLibraries { folders, has, is_installed }
     }
 
     fn is(&self, found: &Found) -> bool {
-        found.path.canonicalize().is_ok_and(|path| path.parent() == Some(&self.folder))
+        let is_in = |path: PathBuf| self.folders.iter().any(|folder| path.parent() == Some(folder));
+        found.path.canonicalize().is_ok_and(is_in)
     }
 
     /// Whether this is the name of a library that toolkits have and that AscendCL's programs are linked with.
@@ -212,7 +227,8 @@ impl OwnLibraries {
     }
 
     fn remedy(&self, name: &str) -> String {
-        let has = self.folder.join(name).exists() || matches!(name, "libascendcl.so" | "libacl_rt.so");
+        let is_there = self.folders.iter().any(|folder| folder.join(name).exists());
+        let has = is_there || matches!(name, "libascendcl.so" | "libacl_rt.so");
         match (has, self.is_installed) {
             (true, true) => "ferry run -- PROGRAM, or source set_env.sh".into(),
             (true, false) => "ferry run -- PROGRAM".into(),

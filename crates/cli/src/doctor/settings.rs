@@ -23,7 +23,7 @@ pub fn named_in(message: &str) -> Option<&'static str> {
 
 pub fn inspect() -> Vec<Finding> {
     let library = library::find().ok();
-    let home = library.as_deref().and_then(Prefix::around).map(|prefix| prefix.home);
+    let home = library.as_deref().and_then(Prefix::of).map(|prefix| prefix.home);
     let mut findings = unknown();
     findings.extend(homes(home.as_deref()));
     findings.extend(loader(library.as_deref()));

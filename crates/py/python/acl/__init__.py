@@ -11,6 +11,8 @@ found wrong. Addresses, streams, events and contexts are ints. Only an argument 
 
 The parts are acl.rt, the runtime, acl.util, addresses of Python's objects and threads, and acl.sys, versions. This is Ferry, an
 independent implementation; it is not connected with Huawei.
+
+PYTEST_DONT_REWRITE: the wheel has a plugin of pytest, which would add names of its own to modules with such a plugin.
 """
 
 from acl._acl import (

@@ -236,6 +236,8 @@ pub struct CheckFinding {
     pub allocation: Option<Vec<StackFrame>>,
     /// How often it was seen.
     pub count: u64,
+    /// Whether somebody who asked while the program ran was told of it.
+    pub is_told: bool,
 }
 
 impl CheckFinding {

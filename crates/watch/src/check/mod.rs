@@ -43,6 +43,9 @@ pub struct CheckOptions {
     pub leaks: bool,
     /// Calls that would break a capture in another mode.
     pub capture_lint: bool,
+    /// Each process has findings of its own, also for a mistake that another process makes at the same place:
+    /// for those who ask while programs run ([`Checker::tell`]).
+    pub by_process: bool,
 }
 
 /// Names and memory, for the checks of one process.
@@ -65,8 +68,8 @@ pub struct Checker {
     findings: Vec<CheckFinding>,
     /// The finding of each id with these two stacks in this process.
     by_stack: HashMap<(FindingId, u32, [u64; 2]), usize>,
-    /// The finding of each id with these two paths of calls.
-    by_path: HashMap<(FindingId, [String; 2]), usize>,
+    /// The finding of each id with these two paths of calls, of all processes or of one.
+    by_path: HashMap<(FindingId, Option<u32>, [String; 2]), usize>,
     /// Sentences about what could not be seen, each once.
     unseen: Vec<String>,
     /// How often memory in flight was left accessible.
@@ -127,6 +130,24 @@ impl Checker {
         &self.findings
     }
 
+    /// What the wanted processes did since somebody last asked. If it is seen again it is another finding,
+    /// with the stacks of that time.
+    pub fn tell(&mut self, is_wanted: impl Fn(u32) -> bool) -> Vec<&CheckFinding> {
+        let is_new = |finding: &CheckFinding| !finding.is_told && is_wanted(finding.pid);
+        let first = self.findings.iter().position(is_new).unwrap_or(self.findings.len());
+        let told: Vec<usize> =
+            (first..self.findings.len()).filter(|index| is_new(&self.findings[*index])).collect();
+        told.iter().for_each(|index| self.findings[*index].is_told = true);
+        self.by_site.retain(|_, index| told.binary_search(index).is_err());
+        self.by_position.retain(|_, index| told.binary_search(index).is_err());
+        told.into_iter().map(|index| &self.findings[index]).collect()
+    }
+
+    /// The processes that were seen.
+    pub fn processes(&self) -> impl Iterator<Item = u32> {
+        self.processes.keys().copied()
+    }
+
     /// Sentences about what could not be seen.
     pub fn unseen(&self) -> &[String] {
         &self.unseen
@@ -172,7 +193,8 @@ impl Checker {
             paths.sort_unstable();
         }
         let next = self.findings.len();
-        let index = *self.by_path.entry((finding.id, paths)).or_insert(next);
+        let only = self.options.by_process.then_some(process);
+        let index = *self.by_path.entry((finding.id, only, paths)).or_insert(next);
         self.by_stack.insert(key, index);
         match self.findings.get_mut(index) {
             Some(known) => known.count += 1,
@@ -224,6 +246,7 @@ impl Checker {
             work,
             allocation,
             count: 1,
+            is_told: false,
         }
     }
 
