@@ -12,7 +12,11 @@ use ferry_acl::{
     constants::{ACL_ERROR_INTERNAL_ERROR, ACL_SUCCESS},
     functions,
     interrupt::{self},
-    rules::{copy::Async, pyacl, report, stream},
+    rules::{
+        copy::Async,
+        operator::{self, OperatorAccess, OperatorRange},
+        pyacl, report, stream,
+    },
     state::{self, Check},
     watched,
 };
@@ -97,6 +101,46 @@ pub unsafe extern "C" fn ferryOperatorFailed(
     // SAFETY: the caller's promise.
     let text = |at| unsafe { CStr::from_ptr(at) }.to_string_lossy();
     call::fail_operator(&text(function), stream as usize, code, text(note).into_owned())
+}
+
+/// Bytes that an operator uses, and where the CPU finds them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FerryRange {
+    /// The program's address of the first byte.
+    ptr: *mut c_void,
+    /// How many bytes.
+    len: usize,
+    /// 0: reads them; 1: replaces all of them; 2: reads and changes them.
+    access: usize,
+    /// Written here: the address by which the CPU may use them, until memory is freed; 0 if it has none.
+    at: usize,
+}
+
+/// The CPU is about to run an operator in `stream`: waits for the stream's earlier work, and says where the
+/// operator's memory is. The operator runs before this thread's next call.
+///
+/// # Safety
+/// `ranges` has `count` members that may be written, and their memory stays valid during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferryOperator(
+    ranges: *mut FerryRange,
+    count: usize,
+    stream: aclrtStream,
+) -> aclError {
+    enter(&functions::ferryOperator, |here| {
+        // SAFETY: the caller's promise; of no ranges there may be no pointer.
+        let ranges =
+            if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(ranges, count) } };
+        operator::run(
+            here,
+            stream as usize,
+            ranges.iter_mut().map(|range| {
+                let access = OperatorAccess::from(range.access);
+                (OperatorRange { addr: range.ptr as usize, len: range.len, access }, &mut range.at)
+            }),
+        )
+    })
 }
 
 /// Whether the CPU may read, or also write, these bytes. If not, `note` receives up to `room` bytes of text,
