@@ -1,0 +1,40 @@
+"""Tensors that are made of several: sparse and nested ones, between the device and the CPU. Their bytes are copied."""
+from typing import Callable, Sequence
+
+import torch
+
+COMPRESSED = {
+    torch.sparse_csr: ("crow_indices", "col_indices"),
+    torch.sparse_bsr: ("crow_indices", "col_indices"),
+    torch.sparse_csc: ("ccol_indices", "row_indices"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices"),
+}
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is one piece of memory with strides."""
+    return tensor.layout is torch.strided and not tensor.is_nested
+
+
+def rebuilt(tensor: torch.Tensor, move: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """The tensor made anew of its parts, each of which was moved."""
+    if tensor.is_nested:
+        buffer = torch.ops.aten._nested_get_values.default if tensor.layout is torch.jagged else None
+        if buffer is not None:
+            raise NotImplementedError("ferry: nested tensors of layout jagged run as their parts do")
+        sizes, strides, offsets = tensor._nested_tensor_size(), tensor._nested_tensor_strides(), tensor._nested_tensor_storage_offsets()
+        return torch._nested_view_from_buffer(move(tensor.values()), sizes, strides, offsets)
+    if tensor.layout is torch.sparse_coo:
+        made = torch._sparse_coo_tensor_unsafe(move(tensor._indices()), move(tensor._values()), tensor.size())
+        return made._coalesced_(tensor.is_coalesced())
+    if tensor.layout in COMPRESSED:
+        outer, inner = (move(getattr(tensor, name)()) for name in COMPRESSED[tensor.layout])
+        return torch._sparse_compressed_tensor_unsafe(outer, inner, move(tensor.values()), tensor.size(), layout=tensor.layout, dtype=tensor.dtype, device=outer.device)
+    raise NotImplementedError(f"ferry: no operators for tensors of layout {tensor.layout} on device npu")
+
+
+def parts(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
+    """What the tensor is made of."""
+    found = []
+    rebuilt(tensor, lambda part: found.append(part) or part)
+    return found
