@@ -3,7 +3,7 @@
 With gradients, tensors are copied to the CPU and results back by two functions that autograd knows, so that everything between is recorded as
 it would be for tensors of the CPU, and its backward is the CPU's as well.
 """
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Optional
 
 import torch
 from torch._ops import OpOverload
@@ -23,10 +23,11 @@ class ToCpu(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.device = inputs[0].device.index
+        ctx.set_materialize_grads(False)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return ToDevice.apply(gradient, ctx.device)
+    def backward(ctx: Any, gradient: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
+        return None if gradient is None else ToDevice.apply(gradient, ctx.device)
 
     @staticmethod
     def jvp(ctx: Any, tangent: torch.Tensor) -> torch.Tensor:
@@ -43,10 +44,11 @@ class ToDevice(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.device = inputs[1]
+        ctx.set_materialize_grads(False)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return ToCpu.apply(gradient), None
+    def backward(ctx: Any, gradient: Optional[torch.Tensor]) -> Any:
+        return None if gradient is None else ToCpu.apply(gradient), None
 
     @staticmethod
     def jvp(ctx: Any, tangent: torch.Tensor, _: None) -> torch.Tensor:

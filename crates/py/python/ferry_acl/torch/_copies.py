@@ -31,7 +31,10 @@ def copy_of(theirs: Any) -> Any:
         if not (_layouts.is_plain(dst) and _layouts.is_plain(src)):
             return copy_parts(dst, src, non_blocking)
         if is_one_piece(dst, src):
-            theirs.call_boxed(keyset, dst, src, non_blocking)
+            if dst.device == src.device:
+                _memory.copy_inside(dst, src)
+            else:
+                theirs.call_boxed(keyset, in_a_row(dst), in_a_row(src), non_blocking)
             return dst
         operands = [Operands(tensor.device.index) for tensor in (dst, src) if not tensor.is_cpu]
         if not dst.is_cpu:
@@ -48,6 +51,11 @@ def copy_of(theirs: Any) -> Any:
     return copy_
 
 
+def in_a_row(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous tensor with one dimension: torch_npu launches operators for some copies of others."""
+    return tensor if tensor.dim() == 1 else torch.as_strided(tensor, (tensor.numel(),), (1,), tensor.storage_offset())
+
+
 def copy_parts(dst: torch.Tensor, src: torch.Tensor, non_blocking: bool) -> torch.Tensor:
     """Copies sparse and nested tensors part by part, through the CPU where their layouts differ."""
     if dst.is_nested and src.is_nested:
@@ -62,6 +70,24 @@ def copy_parts(dst: torch.Tensor, src: torch.Tensor, non_blocking: bool) -> torc
     return dst
 
 
+def empty_of(theirs: Any) -> Any:
+    """The kernel of empty over torch_npu's own, which knows contiguous memory only."""
+
+    def empty(keyset: Any, size: Any, **kwargs: Any) -> torch.Tensor:
+        memory_format = kwargs.get("memory_format")
+        if memory_format in (None, torch.contiguous_format, torch.preserve_format):
+            return theirs.call_boxed(keyset, size, **kwargs)
+        strides = torch.empty(size, device="meta", memory_format=memory_format).stride()
+        return torch.empty_strided(size, strides, dtype=kwargs.get("dtype"), device=kwargs.get("device"))
+
+    return empty
+
+
+def zeros(size: Any, **kwargs: Any) -> torch.Tensor:
+    """A tensor of zeros; the CPU has one without memory, for gradients."""
+    return torch.zeros(size, dtype=kwargs.get("dtype"), device=kwargs.get("device"))
+
+
 def install(library: Any, key: str = "PrivateUse1") -> None:
     """Registers the kernels."""
     theirs = torch.library.get_kernel("aten::copy_", key)
@@ -70,6 +96,8 @@ def install(library: Any, key: str = "PrivateUse1") -> None:
         theirs.call_boxed(KEYS, dst, src, non_blocking)
 
     _memory.copy_kernel = between
+    library.impl("empty.memory_format", empty_of(torch.library.get_kernel("aten::empty.memory_format", key)), key, with_keyset=True)
+    library.impl("_efficientzerotensor", zeros, key)
     library.impl("copy_", copy_of(theirs), key, with_keyset=True)
     for name in COMPOSITES:
         composite = torch.library.get_kernel(name, "CUDA")

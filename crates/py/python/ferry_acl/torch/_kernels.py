@@ -28,7 +28,7 @@ MIXED = (
 class Argument:
     """What a kernel needs to know of one argument of an overload."""
 
-    __slots__ = ("name", "access", "is_out", "is_device", "is_generator")
+    __slots__ = ("name", "access", "is_out", "is_device", "is_tensor")
 
     def __init__(self, argument: Any) -> None:
         self.name: str = argument.name
@@ -36,7 +36,7 @@ class Argument:
         self.is_out = is_written and argument.kwarg_only
         self.access = CHANGES if is_written or self.name in CHANGED_SILENTLY else READS
         self.is_device = str(argument.type) in ("Device", "Optional[Device]") or self.name == "device"
-        self.is_generator = self.name == "generator"
+        self.is_tensor = str(argument.type) in ("Tensor", "Optional[Tensor]")
 
 
 class Overload:
@@ -115,6 +115,8 @@ class Call:
             return [self.tensor_on_cpu(each, argument) if isinstance(each, torch.Tensor) else each for each in value]
         if argument.is_device:
             return torch.device("cpu")
+        if argument.is_tensor and value is not None and self.operands is not None:
+            return as_tensor(value, next(iter(self.operands.on_cpu.values())))
         if argument.name == "pin_memory":
             return False
         return value
@@ -188,6 +190,11 @@ class Call:
         return value
 
 
+def as_tensor(number: Any, other: torch.Tensor) -> torch.Tensor:
+    """A number in place of a tensor, which torch has made of a tensor before it called the kernel."""
+    return torch.scalar_tensor(number, dtype=torch.result_type(other, number))
+
+
 def on_device(tensor: torch.Tensor, device: int) -> torch.Tensor:
     """A copy of a tensor of the CPU, of any layout, on the device."""
     if _layouts.is_plain(tensor):
@@ -200,7 +207,7 @@ def fill_out(tensor: torch.Tensor, out: torch.Tensor) -> None:
     if tensor.size() != out.size() or (tensor.numel() == 0 and tensor.stride() != out.stride()):
         tensor.resize_(out.size())
         if tensor.stride() != out.stride() and out.numel() > 0:
-            tensor.as_strided_(out.size(), out.stride())
+            tensor.resize_((_memory.span(out),)).as_strided_(out.size(), out.stride())
     operands = Operands(tensor.device.index)
     operands.add(tensor, CHANGES)
     operands.share()

@@ -12,6 +12,8 @@ import torch_npu
 
 # What an operator does with bytes: FerryRange.access.
 READS, REPLACES, CHANGES = 0, 1, 2
+# ACL_MEMCPY_DEVICE_TO_DEVICE.
+DEVICE_TO_DEVICE = 3
 Ranges = Sequence[Tuple[int, int, int]]
 
 
@@ -27,12 +29,14 @@ def library() -> ctypes.CDLL:
     if not hasattr(loaded, "ferryOperator"):
         raise ImportError("ferry_acl.torch: the libascendcl.so of this process is not Ferry's, or another version of it")
     loaded.ferryOperator.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+    loaded.aclrtMemcpyAsync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
     loaded.aclGetRecentErrMsg.restype = ctypes.c_char_p
     return loaded
 
 
 LIBRARY = library()
 _operator = LIBRARY.ferryOperator
+_memcpy_async = LIBRARY.aclrtMemcpyAsync
 # When it has answered, torch_npu's own queue has handed everything to the stream.
 _raw_stream = torch_npu._C._npu_getCurrentRawStream
 _current_device = torch_npu._C._npu_getDevice
@@ -57,9 +61,15 @@ def begin(device: int, ranges: Ranges) -> List[int]:
     array = _array_type(count)(*ranges)
     code = _operator(ctypes.addressof(array), count, _raw_stream(device))
     if code != 0:
-        note = (LIBRARY.aclGetRecentErrMsg() or b"").decode(errors="replace")
-        raise RuntimeError(f"ferry: an operator cannot run: error {code}: {note}")
+        check(code, "an operator")
     return [each.at for each in array]
+
+
+def check(code: int, what: str) -> None:
+    """Raises what acl says of a call that failed."""
+    if code != 0:
+        note = (LIBRARY.aclGetRecentErrMsg() or b"").decode(errors="replace")
+        raise RuntimeError(f"ferry: {what} cannot run: error {code}: {note}")
 
 
 def span(tensor: torch.Tensor) -> int:
@@ -155,6 +165,15 @@ copy_kernel: Any = None
 def copy_line(dst: torch.Tensor, src: torch.Tensor) -> None:
     """Copies between two rows of one dtype, one of them on the CPU, by torch_npu's own copy."""
     copy_kernel(dst, src, False)
+
+
+def copy_inside(dst: torch.Tensor, src: torch.Tensor) -> None:
+    """Copies between two contiguous tensors of a device, as work of its current stream."""
+    device, count = dst.device.index, dst.numel() * dst.element_size()
+    if _current_device() != device:
+        with torch.npu.device(device):
+            return copy_inside(dst, src)
+    check(_memcpy_async(dst.data_ptr(), count, src.data_ptr(), count, DEVICE_TO_DEVICE, _raw_stream(device)), "a copy")
 
 
 def to_cpu(tensor: torch.Tensor) -> torch.Tensor:
