@@ -3,56 +3,56 @@
 With gradients, tensors are copied to the CPU and results back by two functions that autograd knows, so that everything between is recorded as
 it would be for tensors of the CPU, and its backward is the CPU's as well.
 """
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List
 
 import torch
 from torch._ops import OpOverload
 
-from . import _kernels, _layouts, _memory
+from . import _kernels, _layouts, _memory, _random
 
 AUTOCAST = torch._C.DispatchKey.AutocastPrivateUse1
 
 
 class ToCpu(torch.autograd.Function):
-    """A copy of a tensor of the device on the CPU."""
+    """Copies of tensors of a device on the CPU."""
 
     @staticmethod
-    def forward(tensor: torch.Tensor) -> torch.Tensor:
-        return _memory.to_cpu(tensor) if _layouts.is_plain(tensor) else _layouts.rebuilt(tensor, _memory.to_cpu)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.device = inputs[0].device.index
+    def forward(ctx: Any, device: int, *tensors: torch.Tensor) -> Any:
+        ctx.device = device
         ctx.set_materialize_grads(False)
+        return tuple(copies(ToCpu, device, tensors))
 
     @staticmethod
-    def backward(ctx: Any, gradient: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
-        return None if gradient is None else ToDevice.apply(gradient, ctx.device)
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return (None, *moved(ToDevice, ctx.device, gradients))
 
     @staticmethod
-    def jvp(ctx: Any, tangent: torch.Tensor) -> torch.Tensor:
-        return ToCpu.apply(tangent)
+    def jvp(ctx: Any, _: None, *tangents: Any) -> Any:
+        return tuple(moved(ToCpu, ctx.device, tangents))
 
 
 class ToDevice(torch.autograd.Function):
-    """A copy of a tensor of the CPU on the device."""
+    """Copies of tensors of the CPU on a device."""
 
     @staticmethod
-    def forward(tensor: torch.Tensor, device: int) -> torch.Tensor:
-        return _kernels.on_device(tensor, device)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.device = inputs[1]
+    def forward(ctx: Any, device: int, *tensors: torch.Tensor) -> Any:
+        ctx.device = device
         ctx.set_materialize_grads(False)
+        return tuple(copies(ToDevice, device, tensors))
 
     @staticmethod
-    def backward(ctx: Any, gradient: Optional[torch.Tensor]) -> Any:
-        return None if gradient is None else ToCpu.apply(gradient), None
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return (None, *moved(ToCpu, ctx.device, gradients))
 
     @staticmethod
-    def jvp(ctx: Any, tangent: torch.Tensor, _: None) -> torch.Tensor:
-        return ToDevice.apply(tangent, ctx.device)
+    def jvp(ctx: Any, _: None, *tangents: Any) -> Any:
+        return tuple(moved(ToDevice, ctx.device, tangents))
+
+
+def moved(way: Any, device: int, tensors: Any) -> List[Any]:
+    """Those of the tensors that are defined, moved by one of the functions above, in the places of all."""
+    defined = iter(way.apply(device, *(tensor for tensor in tensors if tensor is not None)) if any(t is not None for t in tensors) else ())
+    return [None if tensor is None else next(defined) for tensor in tensors]
 
 
 def tensors_of(values: Any) -> List[torch.Tensor]:
@@ -84,7 +84,7 @@ def composite_of(op: OpOverload, plain: Callable[..., Any]) -> Callable[..., Any
     overload = _kernels.Overload(op)
 
     def composite(*args: Any, **kwargs: Any) -> Any:
-        if is_cast_inside():
+        if is_cast_inside() or torch._C._are_functorch_transforms_active():
             return op.decompose(*args, **kwargs)
         tensors = tensors_of((*args, *kwargs.values()))
         if not wants_gradients(tensors):
@@ -104,36 +104,60 @@ def with_gradients(overload: _kernels.Overload, tensors: List[torch.Tensor], arg
             changed.add(value, _memory.CHANGES)
     if changed.tensors:
         changed.share()
-    originals = {}
-
-    def move(value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and not value.is_cpu:
-            here = changed.on_cpu.get(id(value))
-            if here is None:
-                here = ToCpu.apply(value)
-            originals[id(here)] = value
-            return here
-        if isinstance(value, (list, tuple)):
-            return [move(each) for each in value]
-        return value
-
-    def back(place: int, value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and place not in overload.on_cpu:
-            original = originals.get(id(value))
-            return ToDevice.apply(value, device) if original is None else original
-        if isinstance(value, (list, tuple)):
-            return type(value)(back(-1, each) for each in value)
-        return value
-
-    here = [move(value) for value in args]
-    here_named = {name: move(value) for name, value in kwargs.items()}
-    if "device" in overload.by_name and "device" in kwargs:
-        here_named["device"] = torch.device("cpu")
+    move = [tensor for tensor in unique(tensors) if not tensor.is_cpu and id(tensor) not in changed.on_cpu]
+    here = dict(changed.on_cpu)
+    here.update(split(ToCpu, device, move))
+    args, kwargs = placed(args, here), dict(zip(kwargs, placed(kwargs.values(), here)))
+    if "device" in kwargs:
+        kwargs["device"] = torch.device("cpu")
     if overload.is_random:
-        result = _kernels._random.run(overload, device, here, here_named)
+        result = _random.run(overload, device, args, kwargs)
     else:
-        result = overload.op(*here, **here_named)
+        result = overload.op(*args, **kwargs)
     changed.end()
-    if isinstance(result, tuple):
-        return tuple(back(place, value) for place, value in enumerate(result))
-    return back(0, result)
+    return on_device(overload, device, result, {id(here[id(tensor)]): tensor for tensor in tensors if id(tensor) in here})
+
+
+def split(way: Any, device: int, tensors: List[torch.Tensor]) -> Dict[int, torch.Tensor]:
+    """Moves tensors, by their identities; of those that need no gradient autograd does not hear."""
+    is_forward = torch.autograd.forward_ad._current_level >= 0
+    needing = [tensor for tensor in tensors if is_forward or tensor.requires_grad]
+    others = [tensor for tensor in tensors if not (is_forward or tensor.requires_grad)]
+    found = dict(zip(map(id, needing), way.apply(device, *needing) if needing else ()))
+    if others:
+        found.update(zip(map(id, others), copies(way, device, others)))
+    return found
+
+
+def copies(way: Any, device: int, tensors: Any) -> Any:
+    """Copies of tensors on the other side."""
+    if all(_layouts.is_plain(tensor) for tensor in tensors):
+        return _memory.all_to_cpu(tensors) if way is ToCpu else _memory.to_device(tensors, device)
+    return [_layouts.to_cpu(tensor) if way is ToCpu else _layouts.to_device(tensor, device) for tensor in tensors]
+
+
+def unique(tensors: List[torch.Tensor]) -> List[torch.Tensor]:
+    """Each tensor once."""
+    return list({id(tensor): tensor for tensor in tensors}.values())
+
+
+def placed(values: Any, here: Dict[int, torch.Tensor]) -> List[Any]:
+    """Arguments with tensors of the CPU in place of those of the device."""
+
+    def one(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return here.get(id(value), value)
+        return [one(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+    return [one(value) for value in values]
+
+
+def on_device(overload: _kernels.Overload, device: int, result: Any, given: Dict[int, torch.Tensor]) -> Any:
+    """Results of the CPU on the device; a tensor that was given is the caller's own."""
+    values = result if isinstance(result, (list, tuple)) else (result,)
+    stays = {id(value) for place, value in enumerate(values) if place in overload.on_cpu}
+    new = [tensor for tensor in unique(tensors_of(values)) if id(tensor) not in given and id(tensor) not in stays]
+    there = dict(given)
+    there.update(split(ToDevice, device, new))
+    moved_values = placed(values, there)
+    return moved_values[0] if values is not result else type(result)(moved_values)

@@ -61,7 +61,7 @@ def copy_parts(dst: torch.Tensor, src: torch.Tensor, non_blocking: bool) -> torc
     if dst.is_nested and src.is_nested:
         dst.values().copy_(src.values(), non_blocking)
         return dst
-    there = src if src.is_cpu else _layouts.rebuilt(src, _memory.to_cpu) if not _layouts.is_plain(src) else _memory.to_cpu(src)
+    there = src if src.is_cpu else _layouts.to_cpu(src)
     if dst.is_cpu:
         return dst.copy_(there)
     if _layouts.is_plain(dst):

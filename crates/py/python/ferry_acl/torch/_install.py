@@ -9,7 +9,7 @@ import torch
 import torch_npu  # noqa: F401
 from torch._ops import OpOverload
 
-from . import _composites, _copies, _kernels, _npu, _random
+from . import _autograd, _composites, _copies, _kernels, _npu, _random
 
 # Memory and metadata: torch_npu's own kernels, which call acl or nobody.
 KEPT = re.compile(
@@ -94,6 +94,7 @@ def install() -> None:
         _copies.install(library)
         KEEP_ALIVE.append(_npu.install())
     _random.install()
+    _autograd.install()
 
 
 def install_plain(library: Any) -> None:

@@ -52,6 +52,7 @@ class Overload:
         self.takes_generator = "generator" in self.by_name
         self.has_device = "device" in self.by_name
         self.on_cpu = ON_CPU.get(schema.name, set())
+        self.takes_numbers = torch._C._should_allow_numbers_as_tensors(schema.name.split("::")[1])
         self.is_mixed = schema.name.split("::")[1].startswith(MIXED)
 
 
@@ -115,7 +116,7 @@ class Call:
             return [self.tensor_on_cpu(each, argument) if isinstance(each, torch.Tensor) else each for each in value]
         if argument.is_device:
             return torch.device("cpu")
-        if argument.is_tensor and value is not None and self.operands is not None:
+        if argument.is_tensor and value is not None and self.operands is not None and not self.overload.takes_numbers:
             return as_tensor(value, next(iter(self.operands.on_cpu.values())))
         if argument.name == "pin_memory":
             return False
@@ -186,20 +187,13 @@ class Call:
         if id(value) in made:
             return made[id(value)]
         if isinstance(value, torch.Tensor) and value.is_cpu and not _layouts.is_plain(value):
-            return on_device(value, device)
+            return _layouts.to_device(value, device)
         return value
 
 
 def as_tensor(number: Any, other: torch.Tensor) -> torch.Tensor:
     """A number in place of a tensor, which torch has made of a tensor before it called the kernel."""
     return torch.scalar_tensor(number, dtype=torch.result_type(other, number))
-
-
-def on_device(tensor: torch.Tensor, device: int) -> torch.Tensor:
-    """A copy of a tensor of the CPU, of any layout, on the device."""
-    if _layouts.is_plain(tensor):
-        return _memory.to_device([tensor], device)[0]
-    return _layouts.rebuilt(tensor, lambda part: _memory.to_device([part], device)[0])
 
 
 def fill_out(tensor: torch.Tensor, out: torch.Tensor) -> None:
@@ -217,7 +211,7 @@ def fill_out(tensor: torch.Tensor, out: torch.Tensor) -> None:
 
 def replace(tensor: torch.Tensor, new: torch.Tensor, device: int) -> None:
     """Gives a sparse tensor other parts, after an operator in place."""
-    there = on_device(new, device)
+    there = _layouts.to_device(new, device)
     if tensor.layout is torch.sparse_coo:
         tensor.sparse_resize_and_clear_(new.size(), new.sparse_dim(), new.dense_dim())
         torch.ops.aten.copy_sparse_to_sparse_(tensor, there)

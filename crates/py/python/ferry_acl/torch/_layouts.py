@@ -3,6 +3,8 @@ from typing import Callable, Sequence
 
 import torch
 
+from . import _memory
+
 COMPRESSED = {
     torch.sparse_csr: ("crow_indices", "col_indices"),
     torch.sparse_bsr: ("crow_indices", "col_indices"),
@@ -38,3 +40,15 @@ def parts(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
     found = []
     rebuilt(tensor, lambda part: found.append(part) or part)
     return found
+
+
+def to_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of a tensor of the device, of any layout, on the CPU."""
+    return _memory.to_cpu(tensor) if is_plain(tensor) else rebuilt(tensor, _memory.to_cpu)
+
+
+def to_device(tensor: torch.Tensor, device: int) -> torch.Tensor:
+    """A copy of a tensor of the CPU, of any layout, on the device."""
+    if is_plain(tensor):
+        return _memory.to_device([tensor], device)[0]
+    return rebuilt(tensor, lambda part: _memory.to_device([part], device)[0])

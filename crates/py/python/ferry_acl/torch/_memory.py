@@ -80,16 +80,21 @@ def span(tensor: torch.Tensor) -> int:
     return 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride()))
 
 
-def view_bytes(at: int, count: int, owner: Any) -> torch.UntypedStorage:
-    """A storage of the CPU over memory of the owner, which lives as long."""
-    memory = (ctypes.c_char * count).from_address(at)
+def view_storage(at: int, tensor: torch.Tensor) -> torch.Tensor:
+    """All whole elements of a tensor's storage, in memory of the CPU at this address; the storage lives as long."""
+    owner = tensor.untyped_storage()
+    memory = (ctypes.c_char * owner.nbytes()).from_address(at)
     memory.owner = owner
-    return torch.frombuffer(memory, dtype=torch.uint8).untyped_storage()
+    return torch.frombuffer(memory, dtype=tensor.dtype, count=owner.nbytes() // tensor.element_size())
 
 
 def shaped(storage: torch.UntypedStorage, like: torch.Tensor, offset: int) -> torch.Tensor:
     """A tensor of the CPU over this storage with the dtype, shape, strides and bits of another."""
-    tensor = torch.empty(0, dtype=like.dtype).set_(storage, offset, like.size(), like.stride())
+    return with_bits(torch.empty(0, dtype=like.dtype).set_(storage, offset, like.size(), like.stride()), like)
+
+
+def with_bits(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """The tensor with the conjugate and negative bits of another."""
     if like.is_conj():
         tensor = torch._conj(tensor)
     return torch._neg_view(tensor) if like.is_neg() else tensor
@@ -115,7 +120,7 @@ class Operands:
     def share(self) -> None:
         """Waits for the stream, and makes the tensors of the CPU. Those of one storage have one storage on the CPU as well."""
         ranges = [(t.data_ptr(), span(t) * t.element_size(), access) for t, access in self.tensors.values()]
-        storages: Dict[int, torch.UntypedStorage] = {}
+        storages: Dict[int, torch.Tensor] = {}
         for (tensor, access), (_, length, _), at in zip(self.tensors.values(), ranges, begin(self.device, ranges)):
             if length == 0:
                 shared = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
@@ -124,11 +129,12 @@ class Operands:
             else:
                 offset = tensor.storage_offset()
                 start = at - offset * tensor.element_size()
-                storage = storages.get(start)
-                if storage is None:
-                    owner = tensor.untyped_storage()
-                    storage = storages[start] = view_bytes(start, owner.nbytes(), owner)
-                shared = shaped(storage, tensor, offset)
+                known = storages.get(start)
+                if known is not None:
+                    shared = shaped(known.untyped_storage(), tensor, offset)
+                else:
+                    whole = storages[start] = view_storage(start, tensor)
+                    shared = with_bits(whole.as_strided(tensor.size(), tensor.stride(), offset), tensor)
             self.on_cpu[id(tensor)] = shared
             self.on_device[id(shared)] = tensor
 
@@ -178,14 +184,22 @@ def copy_inside(dst: torch.Tensor, src: torch.Tensor) -> None:
 
 def to_cpu(tensor: torch.Tensor) -> torch.Tensor:
     """A copy in memory of the CPU with the same strides."""
-    operands = Operands(tensor.device.index)
-    operands.add(tensor, READS)
+    return all_to_cpu([tensor])[0]
+
+
+def all_to_cpu(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    """Copies of tensors of one device in memory of the CPU with the same strides."""
+    operands = Operands(tensors[0].device.index)
+    for tensor in tensors:
+        operands.add(tensor, READS)
     operands.share()
-    return copied(operands.on_cpu[id(tensor)])
+    return [copied(operands.on_cpu[id(tensor)]) for tensor in tensors]
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:
     """A copy of a tensor of the CPU with the same strides."""
+    if tensor.is_contiguous():
+        return tensor.clone()
     count = span(tensor) * tensor.element_size()
     storage = torch.UntypedStorage(count)
     if count:
