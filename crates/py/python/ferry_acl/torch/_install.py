@@ -9,7 +9,7 @@ import torch
 import torch_npu  # noqa: F401
 from torch._ops import OpOverload
 
-from . import _autograd, _composites, _copies, _kernels, _npu, _random
+from . import _autograd, _compile, _composites, _copies, _kernels, _npu, _random
 
 # Memory and metadata: torch_npu's own kernels, which call acl or nobody.
 KEPT = re.compile(
@@ -91,10 +91,12 @@ def install() -> None:
     with quiet():
         install_plain(library)
         install_composites(library)
+        install_layouts(library)
         _copies.install(library)
         KEEP_ALIVE.append(_npu.install())
     _random.install()
     _autograd.install()
+    _compile.install()
 
 
 def install_plain(library: Any) -> None:
@@ -119,10 +121,31 @@ def install_composites(library: Any) -> None:
             library.impl(short(op), op.decompose, "AutogradPrivateUse1")
     for name, op in overloads(theirs).items():
         if name not in implicit:
-            library.impl(short(op), derivative_of(name), "AutogradPrivateUse1", with_keyset=True)
+            # torch's own kernel above autograd is the same for every device.
+            library.impl(short(op), same_as(name, "AutogradCPU"), "AutogradPrivateUse1", with_keyset=True)
 
 
-def derivative_of(name: str) -> Any:
-    """torch's own kernel above autograd, the same for every device."""
-    kernel = torch.library.get_kernel(name, "AutogradCPU")
+# The keys of sparse and nested tensors, the CPU's and the device's; what of them is left to torch and torch_npu: making one of its parts,
+# and taking these out.
+LAYOUT_KEYS = (("SparseCPU", "SparsePrivateUse1"), ("SparseCsrCPU", "SparseCsrPrivateUse1"), ("NestedTensorCPU", "NestedTensorPrivateUse1"))
+PARTS = re.compile(
+    r"(_?indices$|_?values$|crow_|ccol_|col_|row_|_coalesced_|is_coalesced|_nnz|_dim[IV]|sparse_dim|dense_dim|_sparse_.*tensor|sparse_resize|resize|empty|copy_$|copy_sparse"
+    r"|_nested_tensor_(size|strides|storage)|_nested_view|_nested_from|_nested_get|_to_copy|clone|detach|alias|is_same_size|_is_any_true|set_|_has|_spsolve|values|_to_dense$)"
+)
+
+
+def install_layouts(library: Any) -> None:
+    """Overloads of sparse and nested tensors, whose parts are copied to the CPU."""
+    for theirs, ours in LAYOUT_KEYS:
+        for name, op in overloads(registered(theirs)).items():
+            if not is_view(op) and not PARTS.match(short(op)):
+                library.impl(short(op), _kernels.kernel_of(op), ours)
+            elif ours.startswith("Nested") and name not in registered(ours):
+                # Metadata of nested tensors is the CPU's, whatever their device is.
+                library.impl(short(op), same_as(name, theirs), ours, with_keyset=True)
+
+
+def same_as(name: str, key: str) -> Any:
+    """A kernel that calls the one of another key."""
+    kernel = torch.library.get_kernel(name, key)
     return lambda keyset, *args, **kwargs: kernel.call_boxed(keyset, *args, **kwargs)

@@ -21,17 +21,15 @@ def is_plain(tensor: torch.Tensor) -> bool:
 def rebuilt(tensor: torch.Tensor, move: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
     """The tensor made anew of its parts, each of which was moved."""
     if tensor.is_nested:
-        buffer = torch.ops.aten._nested_get_values.default if tensor.layout is torch.jagged else None
-        if buffer is not None:
-            raise NotImplementedError("ferry: nested tensors of layout jagged run as their parts do")
         sizes, strides, offsets = tensor._nested_tensor_size(), tensor._nested_tensor_strides(), tensor._nested_tensor_storage_offsets()
         return torch._nested_view_from_buffer(move(tensor.values()), sizes, strides, offsets)
     if tensor.layout is torch.sparse_coo:
-        made = torch._sparse_coo_tensor_unsafe(move(tensor._indices()), move(tensor._values()), tensor.size())
-        return made._coalesced_(tensor.is_coalesced())
+        indices, values = move(tensor._indices()), move(tensor._values())
+        return torch.sparse_coo_tensor(indices, values, tensor.size(), is_coalesced=tensor.is_coalesced(), check_invariants=False)
     if tensor.layout in COMPRESSED:
         outer, inner = (move(getattr(tensor, name)()) for name in COMPRESSED[tensor.layout])
-        return torch._sparse_compressed_tensor_unsafe(outer, inner, move(tensor.values()), tensor.size(), layout=tensor.layout, dtype=tensor.dtype, device=outer.device)
+        values = move(tensor.values())
+        return torch.sparse_compressed_tensor(outer, inner, values, tensor.size(), layout=tensor.layout, check_invariants=False)
     raise NotImplementedError(f"ferry: no operators for tensors of layout {tensor.layout} on device npu")
 
 
