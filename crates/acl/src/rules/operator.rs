@@ -11,6 +11,7 @@ use crate::{
     watched,
 };
 use ferry_core::{Access, Fill, Home, Op, Request, Rows};
+use std::{collections::BTreeMap, sync::Mutex};
 
 /// What an operator does with a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub fn run<'a>(
         *at = engine_address(target.engine, &range)?.unwrap_or_default();
         if is_watched && *at != 0 {
             // SAFETY: the range was just looked up, and this waits for the work below.
-            unsafe { show(&target, &range) }?;
+            unsafe { show(&target, stream, &range) }?;
         }
     }
     if is_watched {
@@ -89,7 +90,7 @@ fn engine_address(engine: &OpenedEngine, range: &OperatorRange) -> Result<Option
 ///
 /// # Safety
 /// The range stays valid until that is done.
-unsafe fn show(target: &Target, range: &OperatorRange) -> Result<()> {
+unsafe fn show(target: &Target, stream: usize, range: &OperatorRange) -> Result<()> {
     let OperatorRange { addr, len, access } = *range;
     if len == 0 {
         return Ok(());
@@ -104,15 +105,30 @@ unsafe fn show(target: &Target, range: &OperatorRange) -> Result<()> {
         unsafe { target.stream().submit(make) }?;
         return Ok(());
     }
-    let request = Request { home: Home::Device(target.device()), len, page: 4096 };
-    let scratch = target.engine.runtime.alloc(&request)?;
-    // SAFETY: the caller's promise; the scratch memory stays until the copies have passed.
-    let copied = unsafe {
-        target.copy(Rows::linear(scratch.base, addr, len), |_| Ok(())).and_then(|()| match access {
-            OperatorAccess::Changes => target.copy(Rows::linear(addr, scratch.base, len), |_| Ok(())),
+    let scratch = scratch(target, stream, len)?;
+    // SAFETY: the caller's promise; the scratch memory stays.
+    unsafe {
+        target.copy(Rows::linear(scratch, addr, len), |_| Ok(()))?;
+        match access {
+            OperatorAccess::Changes => target.copy(Rows::linear(addr, scratch, len), |_| Ok(())),
             _ => Ok(()),
-        })
-    };
-    target.free_behind(scratch.base)?;
-    copied
+        }
+    }
+}
+
+/// Memory of the stream's device that only operators of this stream copy to. It is never freed: the program
+/// has not joined the copies, and would be told of memory that is freed under way.
+fn scratch(target: &Target, stream: usize, len: usize) -> Result<usize> {
+    static SCRATCH: Mutex<BTreeMap<usize, (usize, usize)>> = Mutex::new(BTreeMap::new());
+    let mut all = SCRATCH.lock().unwrap();
+    match all.get(&stream) {
+        Some(&(base, room)) if room >= len => Ok(base),
+        _ => {
+            let len = len.next_power_of_two().max(4096);
+            let request = Request { home: Home::Device(target.device()), len, page: 4096 };
+            let base = target.engine.runtime.alloc(&request)?.base;
+            all.insert(stream, (base, len));
+            Ok(base)
+        }
+    }
 }

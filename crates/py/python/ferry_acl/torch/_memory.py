@@ -10,6 +10,8 @@ from typing import Any, Dict, List, Sequence, Tuple
 import torch
 import torch_npu
 
+from . import _lines
+
 # What an operator does with bytes: FerryRange.access.
 READS, REPLACES, CHANGES = 0, 1, 2
 # ACL_MEMCPY_DEVICE_TO_DEVICE.
@@ -40,6 +42,8 @@ _memcpy_async = LIBRARY.aclrtMemcpyAsync
 # When it has answered, torch_npu's own queue has handed everything to the stream.
 _raw_stream = torch_npu._C._npu_getCurrentRawStream
 _current_device = torch_npu._C._npu_getDevice
+# Whether somebody sees what this process does: `ferry check`, for one.
+IS_WATCHED = LIBRARY.ferryIsWatched() == 1
 _array_types: Dict[int, Any] = {}
 _memmove = ctypes.memmove
 
@@ -57,6 +61,8 @@ def begin(device: int, ranges: Ranges) -> List[int]:
     if _current_device() != device:
         with torch.npu.device(device):
             return begin(device, ranges)
+    if IS_WATCHED:
+        _lines.set_line(LIBRARY)
     count = len(ranges)
     array = _array_type(count)(*ranges)
     code = _operator(ctypes.addressof(array), count, _raw_stream(device))
@@ -179,6 +185,8 @@ def copy_inside(dst: torch.Tensor, src: torch.Tensor) -> None:
     if _current_device() != device:
         with torch.npu.device(device):
             return copy_inside(dst, src)
+    if IS_WATCHED:
+        _lines.set_line(LIBRARY)
     check(_memcpy_async(dst.data_ptr(), count, src.data_ptr(), count, DEVICE_TO_DEVICE, _raw_stream(device)), "a copy")
 
 
