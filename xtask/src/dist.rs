@@ -19,7 +19,7 @@ use tree::{Tree, read};
 pub use trial::run as trial;
 
 /// Pages of docs/ that are for users.
-const USER_GUIDES: [&str; 9] = [
+const USER_GUIDES: [&str; 10] = [
     "ENVIRONMENT.md",
     "IPC.md",
     "clients.md",
@@ -28,6 +28,7 @@ const USER_GUIDES: [&str; 9] = [
     "performance.md",
     "python.md",
     "recording.md",
+    "torch.md",
     "watching.md",
 ];
 

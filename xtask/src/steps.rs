@@ -80,6 +80,12 @@ const STEPS: &[Step] = &[
         clients::run,
     )
     .with(&[BUILDER, Need::Libclang, Need::Torch]),
+    deep_step(
+        "torch",
+        "operators of device npu on the CPU: torch's database of them, models, examples",
+        clients::operators,
+    )
+    .with(&[BUILDER, Need::Torch]),
     deep_step("browser", "the pages in a headless Chromium: what they draw, and how fast", browser::run)
         .with(&[Need::Program("chromium")]),
     deep_step("check", "ferry check on every twin of tests/check, the examples and the tour", check::run)

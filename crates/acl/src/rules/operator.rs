@@ -10,7 +10,7 @@ use crate::{
     state::{Here, OpenedEngine},
     watched,
 };
-use ferry_core::{Access, Fill, Home, Op, Request, Rows};
+use ferry_core::{Access, Fill, Home, Memory, Op, Request, Rows};
 use std::{collections::BTreeMap, sync::Mutex};
 
 /// What an operator does with a range.
@@ -64,7 +64,7 @@ pub fn run<'a>(
         *at = engine_address(target.engine, &range)?.unwrap_or_default();
         if is_watched && *at != 0 {
             // SAFETY: the range was just looked up, and this waits for the work below.
-            unsafe { show(&target, stream, &range) }?;
+            unsafe { show(&target, stream, &range, *at) }?;
         }
     }
     if is_watched {
@@ -86,34 +86,42 @@ fn engine_address(engine: &OpenedEngine, range: &OperatorRange) -> Result<Option
     Ok(is_usable.then(|| place.engine_address(addr)))
 }
 
-/// Has the stream access the range as the operator will, which changes no byte that it does not replace.
+/// Has the stream access the range, which the engine calls `at`, as the operator will. No byte changes that
+/// the operator does not replace.
 ///
 /// # Safety
-/// The range stays valid until that is done.
-unsafe fn show(target: &Target, stream: usize, range: &OperatorRange) -> Result<()> {
+/// The range stays valid until that is done, and nobody else uses it meanwhile.
+unsafe fn show(target: &Target, stream: usize, range: &OperatorRange, at: usize) -> Result<()> {
     let OperatorRange { addr, len, access } = *range;
     if len == 0 {
         return Ok(());
     }
+    if access != OperatorAccess::Replaces {
+        let scratch = scratch(target, stream, len)?;
+        // SAFETY: the caller's promise; the scratch memory stays.
+        unsafe { target.copy(Rows::linear(scratch, addr, len), |_| Ok(())) }?;
+    }
+    if access == OperatorAccess::Reads {
+        return Ok(());
+    }
+    let device = Some(target.device());
+    let make =
+        |_: &Memory| Ok::<_, ferry_core::Error>(Op::Fill(Fill { dst: at, len, pattern: [0; 4], device }));
     if access == OperatorAccess::Replaces {
-        let make = |memory: &ferry_core::Memory| {
-            let place = memory.place(addr, len, Access::Write)?;
-            let (dst, device) = (place.engine_address(addr), place.device());
-            Ok::<_, ferry_core::Error>(Op::Fill(Fill { dst, len, pattern: [0; 4], device }))
-        };
         // SAFETY: the caller's promise.
         unsafe { target.stream().submit(make) }?;
         return Ok(());
     }
-    let scratch = scratch(target, stream, len)?;
-    // SAFETY: the caller's promise; the scratch memory stays.
-    unsafe {
-        target.copy(Rows::linear(scratch, addr, len), |_| Ok(()))?;
-        match access {
-            OperatorAccess::Changes => target.copy(Rows::linear(addr, scratch, len), |_| Ok(())),
-            _ => Ok(()),
-        }
-    }
+    // All of it counts as written: an operator in place would pass for one that leaves bytes as nobody wrote them.
+    target.stream().fence()?.wait(None)?;
+    // SAFETY: the range was looked up, and the stream has passed all work on it.
+    let kept = unsafe { std::slice::from_raw_parts(at as *const u8, len) }.to_vec();
+    // SAFETY: the caller's promise.
+    unsafe { target.stream().submit(make) }?;
+    target.stream().fence()?.wait(None)?;
+    // SAFETY: as above; the fill has passed.
+    unsafe { std::ptr::copy_nonoverlapping(kept.as_ptr(), at as *mut u8, len) };
+    Ok(())
 }
 
 /// Memory of the stream's device that only operators of this stream copy to. It is never freed: the program
