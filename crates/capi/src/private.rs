@@ -103,28 +103,18 @@ pub unsafe extern "C" fn ferryOperatorFailed(
     call::fail_operator(&text(function), stream as usize, code, text(note).into_owned())
 }
 
-/// Bytes that an operator uses, and where the CPU finds them.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct FerryRange {
-    /// The program's address of the first byte.
-    ptr: *mut c_void,
-    /// How many bytes.
-    len: usize,
-    /// 0: reads them; 1: replaces all of them; 2: reads and changes them.
-    access: usize,
-    /// Written here: the address by which the CPU may use them, until memory is freed; 0 if it has none.
-    at: usize,
-}
-
 /// The CPU is about to run an operator in `stream`: waits for the stream's earlier work, and says where the
 /// operator's memory is. The operator runs before this thread's next call.
+///
+/// A range is four words: the program's address of the first byte; how many bytes; 0 if the operator reads
+/// them, 1 if it replaces all of them, 2 if it reads and changes them; and, written here, the address by
+/// which the CPU may use them until they are freed, or 0 if there is none.
 ///
 /// # Safety
 /// `ranges` has `count` members that may be written, and their memory stays valid during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferryOperator(
-    ranges: *mut FerryRange,
+    ranges: *mut [usize; 4],
     count: usize,
     stream: aclrtStream,
 ) -> aclError {
@@ -132,14 +122,11 @@ pub unsafe extern "C" fn ferryOperator(
         // SAFETY: the caller's promise; of no ranges there may be no pointer.
         let ranges =
             if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(ranges, count) } };
-        operator::run(
-            here,
-            stream as usize,
-            ranges.iter_mut().map(|range| {
-                let access = OperatorAccess::from(range.access);
-                (OperatorRange { addr: range.ptr as usize, len: range.len, access }, &mut range.at)
-            }),
-        )
+        let ranges = ranges.iter_mut().map(|[addr, len, access, at]| {
+            let access = OperatorAccess::from(*access);
+            (OperatorRange { addr: *addr, len: *len, access }, at)
+        });
+        operator::run(here, stream as usize, ranges)
     })
 }
 

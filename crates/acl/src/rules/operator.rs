@@ -46,8 +46,8 @@ pub struct OperatorRange {
     pub access: OperatorAccess,
 }
 
-/// Waits until everything before the operator in its stream is done, and says where the CPU finds each range: 0
-/// if it cannot use it as one piece.
+/// Waits until everything before the operator in its stream is done, and says where the CPU finds each range:
+/// 0 if it cannot use it as one piece.
 pub fn run<'a>(
     here: &Here,
     stream: usize,
@@ -55,8 +55,8 @@ pub fn run<'a>(
 ) -> Result<()> {
     let target = Target::find(here, On::Stream(stream))?;
     if let Some(part) = target.captured() {
-        let note = "operators of ferry_acl.torch run on the CPU at once and cannot be captured: capture copies \
-                    only, or run the operator before the capture or after it";
+        let note = "operators of ferry_acl.torch run on the CPU at once and cannot be captured: capture \
+                    copies only, or run the operator before the capture or after it";
         return Err(part.entry.break_by(c::ACL_ERROR_RT_STREAM_CAPTURED, note.into()));
     }
     let is_watched = watched::is_watched();
@@ -112,7 +112,8 @@ unsafe fn show(target: &Target, stream: usize, range: &OperatorRange, at: usize)
         unsafe { target.stream().submit(make) }?;
         return Ok(());
     }
-    // All of it counts as written: an operator in place would pass for one that leaves bytes as nobody wrote them.
+    // All of it counts as written: else what was in place before, and nobody wrote, would be a finding when
+    // the result is copied out.
     target.stream().fence()?.wait(None)?;
     // SAFETY: the range was looked up, and the stream has passed all work on it.
     let kept = unsafe { std::slice::from_raw_parts(at as *const u8, len) }.to_vec();

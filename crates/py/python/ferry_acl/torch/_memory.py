@@ -12,7 +12,7 @@ import torch_npu
 
 from . import _lines
 
-# What an operator does with bytes: FerryRange.access.
+# What an operator does with bytes: Range.access.
 READS, REPLACES, CHANGES = 0, 1, 2
 # ACL_MEMCPY_DEVICE_TO_DEVICE.
 DEVICE_TO_DEVICE = 3
@@ -20,7 +20,7 @@ Ranges = Sequence[Tuple[int, int, int]]
 
 
 class Range(ctypes.Structure):
-    """Bytes that an operator uses, and where the CPU finds them: FerryRange of libascendcl.so."""
+    """Bytes that an operator uses, and where the CPU finds them: the four words of ferryOperator."""
 
     _fields_ = [("ptr", ctypes.c_size_t), ("len", ctypes.c_size_t), ("access", ctypes.c_size_t), ("at", ctypes.c_size_t)]
 
