@@ -2,6 +2,7 @@
 import io
 import os
 import tempfile
+import threading
 
 import torch
 import torch.multiprocessing as mp
@@ -208,6 +209,26 @@ def transforms():
     assert torch.autograd.gradgradcheck(lambda a: nn.functional.linear(a, a), (z,))
 
 
+def devices_and_threads():
+    x = torch.randn(4, 4, device="npu:1")
+    assert (x @ x).device.index == 1 and torch.equal((x @ x).cpu(), x.cpu() @ x.cpu())
+    generator = torch.Generator("npu:1").manual_seed(3)
+    same(torch.randn(3, device="npu:1", generator=generator), torch.randn(3, generator=torch.Generator().manual_seed(3)), "the second device")
+    done = []
+
+    def work():
+        z = torch.randn(4, 8).npu().requires_grad_()
+        nn.Linear(8, 8).npu()(z).square().sum().backward()
+        done.append(torch.isfinite(z.grad).all().item())
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert done == [True] * 8, done
+
+
 def graphs_take_no_operators():
     x = torch.ones(4, device="npu")
     graph = torch.npu.NPUGraph()
@@ -224,5 +245,5 @@ def graphs_take_no_operators():
 if __name__ == "__main__":
     main(
         in_place_and_views, copies_and_casts, results_given, lists_and_numbers, random_numbers, recurrent_and_attention, scaled_gradients,
-        hooks_and_checkpoints, loader_and_files, processes, sparse_and_nested, transforms, graphs_take_no_operators,
+        hooks_and_checkpoints, loader_and_files, processes, sparse_and_nested, transforms, devices_and_threads, graphs_take_no_operators,
     )

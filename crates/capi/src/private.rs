@@ -119,9 +119,11 @@ pub unsafe extern "C" fn ferryOperator(
     stream: aclrtStream,
 ) -> aclError {
     enter(&functions::ferryOperator, |here| {
-        // SAFETY: the caller's promise; of no ranges there may be no pointer.
-        let ranges =
-            if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(ranges, count) } };
+        let ranges = match count {
+            0 => &mut [],
+            // SAFETY: the caller's promise.
+            _ => unsafe { std::slice::from_raw_parts_mut(ranges, count) },
+        };
         let ranges = ranges.iter_mut().map(|[addr, len, access, at]| {
             let access = OperatorAccess::from(*access);
             (OperatorRange { addr: *addr, len: *len, access }, at)
