@@ -274,7 +274,8 @@ static void an_operator_fails_and_goes_on_failing(void)
     for (round = 0; round < 2; round++) {
         refused(run_operator(stream), CODE,
                 "200001 ACL_ERROR_API_NOT_SUPPORT: operator Add: this runtime copies memory and has no "
-                "operators; set TASK_QUEUE_ENABLE=0 for the Python line");
+                "operators; ferry run --torch has the CPU run them, or set TASK_QUEUE_ENABLE=0 for the "
+                "Python line");
         CHECK(aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL), CODE);
         refused(aclrtSynchronizeStream(stream), CODE, "operator Add");
         CHECK(aclrtSynchronizeStreamWithTimeout(other, 1000), CODE);

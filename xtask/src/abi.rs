@@ -73,6 +73,7 @@ const PRIVATE: &[&str] = &[
     "ferryInUse",
     "ferryLaunchCallback",
     "ferryMemcpyAsyncWithCondition",
+    "ferryOperator",
     "ferryOperatorFailed",
     "ferryRefuse",
     "ferryIsWatched",

@@ -16,6 +16,8 @@ pub const PYTHON: &str = "FERRY_TORCH_PYTHON";
 const PACKAGES: [&str; 5] = ["torch==2.14.0", "torch_npu==2.14.0", "numpy", "pyyaml", "setuptools"];
 /// Every file in it is a program, except what they share.
 const PROGRAMS: &str = "tests/clients/torch";
+/// Programs whose operators the CPU runs: tests, and examples for people.
+const WITH_OPERATORS: [&str; 2] = ["tests/torch", "examples/torch"];
 const SHARED: &str = "kit.py";
 /// Programs that are also run with nothing but a sourced set_env.sh and the wheel: they start processes in
 /// every way.
@@ -32,8 +34,8 @@ pub fn run(root: &Path) -> Result<Outcome, String> {
         Ok(python) => python,
         Err(why) => return Ok(Outcome::Skipped(why)),
     };
-    for program in programs(root)? {
-        by_ferry_run(root, &python, &program)?;
+    for program in programs(root, PROGRAMS)? {
+        by_ferry_run(root, &python, &[], &program)?;
     }
     let venv = with_wheel(root, &python)?;
     for name in BY_WHEEL {
@@ -68,6 +70,21 @@ fn by_pytest(root: &Path, venv: &Venv) -> Result<(), String> {
         "pytest --ferry-check did not end as expected:\n{said}\n{}",
         String::from_utf8_lossy(&out.stderr)
     ))
+}
+
+/// Runs the programs whose operators the CPU runs, against what people install.
+pub fn operators(root: &Path) -> Result<Outcome, String> {
+    dist::fill(root)?;
+    let python = match torch(root)? {
+        Ok(python) => python,
+        Err(why) => return Ok(Outcome::Skipped(why)),
+    };
+    for folder in WITH_OPERATORS {
+        for program in programs(root, folder)? {
+            by_ferry_run(root, &python, &["--torch"], &program)?;
+        }
+    }
+    Ok(Outcome::Passed)
 }
 
 /// Where torch is installed if nobody names an environment.
@@ -110,8 +127,8 @@ fn torch(root: &Path) -> Result<Result<PathBuf, String>, String> {
     Ok(Ok(python))
 }
 
-fn programs(root: &Path) -> Result<Vec<PathBuf>, String> {
-    let folder = root.join(PROGRAMS);
+fn programs(root: &Path, folder: &str) -> Result<Vec<PathBuf>, String> {
+    let folder = root.join(folder);
     let files = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let mut programs: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
     programs.retain(|path| path.extension().is_some_and(|kind| kind == "py") && !path.ends_with(SHARED));
@@ -119,10 +136,11 @@ fn programs(root: &Path) -> Result<Vec<PathBuf>, String> {
     if programs.is_empty() { Err(format!("{}: no programs", folder.display())) } else { Ok(programs) }
 }
 
-/// `ferry run -- python program`, and nothing else of ours in sight.
-fn by_ferry_run(root: &Path, python: &Path, program: &Path) -> Result<(), String> {
-    let ferry = dist::folder(root).join("bin/ferry");
-    let words: [OsString; 5] = [ferry.into(), "run".into(), "--".into(), python.into(), program.into()];
+/// `ferry run -- python program`, with these options, and nothing else of ours in sight.
+fn by_ferry_run(root: &Path, python: &Path, options: &[&str], program: &Path) -> Result<(), String> {
+    let mut words: Vec<OsString> = vec![dist::folder(root).join("bin/ferry").into(), "run".into()];
+    words.extend(options.iter().map(OsString::from));
+    words.extend(["--".into(), python.into(), program.into()]);
     judge(root, "ferry run", program, &words)
 }
 

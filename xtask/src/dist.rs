@@ -19,7 +19,7 @@ use tree::{Tree, read};
 pub use trial::run as trial;
 
 /// Pages of docs/ that are for users.
-const USER_GUIDES: [&str; 11] = [
+const USER_GUIDES: [&str; 12] = [
     "ENVIRONMENT.md",
     "IPC.md",
     "clients.md",
@@ -29,6 +29,7 @@ const USER_GUIDES: [&str; 11] = [
     "pytest.md",
     "python.md",
     "recording.md",
+    "torch.md",
     "two-machines.md",
     "watching.md",
 ];

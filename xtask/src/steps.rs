@@ -88,6 +88,12 @@ const STEPS: &[Step] = &[
     .with(&[BUILDER, Need::Program("timeout")]),
     deep_step("ci", "the action and the Dockerfile for other projects, linted and run in a chroot", ci::run)
         .with(&[BUILDER, Need::Program("debootstrap")]),
+    deep_step(
+        "torch",
+        "operators of device npu on the CPU: torch's database of them, models, examples",
+        clients::operators,
+    )
+    .with(&[BUILDER, Need::Torch]),
     deep_step("browser", "the pages in a headless Chromium: what they draw, and how fast", browser::run)
         .with(&[Need::Program("chromium")]),
     deep_step("check", "ferry check on every twin of tests/check, the examples and the tour", check::run)

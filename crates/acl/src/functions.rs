@@ -194,6 +194,9 @@ table! {
     ferryStreamAdopt: EVERYWHERE;
     ferryStreamNative: EVERYWHERE;
 
+    // Operators that ferry_acl.torch runs; in no header.
+    ferryOperator: EVERYWHERE;
+
     // Functions of the user's, in stream order.
     aclrtLaunchHostFunc: EVERYWHERE;
     aclrtSubscribeReport: EVERYWHERE;

@@ -12,7 +12,11 @@ use ferry_acl::{
     constants::{ACL_ERROR_INTERNAL_ERROR, ACL_SUCCESS},
     functions,
     interrupt::{self},
-    rules::{copy::Async, pyacl, report, stream},
+    rules::{
+        copy::Async,
+        operator::{self, OperatorAccess, OperatorRange},
+        pyacl, report, stream,
+    },
     state::{self, Check},
     watched,
 };
@@ -97,6 +101,35 @@ pub unsafe extern "C" fn ferryOperatorFailed(
     // SAFETY: the caller's promise.
     let text = |at| unsafe { CStr::from_ptr(at) }.to_string_lossy();
     call::fail_operator(&text(function), stream as usize, code, text(note).into_owned())
+}
+
+/// The CPU is about to run an operator in `stream`: waits for the stream's earlier work, and says where the
+/// operator's memory is. The operator runs before this thread's next call.
+///
+/// A range is four words: the program's address of the first byte; how many bytes; 0 if the operator reads
+/// them, 1 if it replaces all of them, 2 if it reads and changes them; and, written here, the address by
+/// which the CPU may use them until they are freed, or 0 if there is none.
+///
+/// # Safety
+/// `ranges` has `count` members that may be written, and their memory stays valid during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferryOperator(
+    ranges: *mut [usize; 4],
+    count: usize,
+    stream: aclrtStream,
+) -> aclError {
+    enter(&functions::ferryOperator, |here| {
+        let ranges = match count {
+            0 => &mut [],
+            // SAFETY: the caller's promise.
+            _ => unsafe { std::slice::from_raw_parts_mut(ranges, count) },
+        };
+        let ranges = ranges.iter_mut().map(|[addr, len, access, at]| {
+            let access = OperatorAccess::from(*access);
+            (OperatorRange { addr: *addr, len: *len, access }, at)
+        });
+        operator::run(here, stream as usize, ranges)
+    })
 }
 
 /// Whether the CPU may read, or also write, these bytes. If not, `note` receives up to `room` bytes of text,

@@ -39,6 +39,9 @@ missing; 126 when the program cannot be started; 127 when there is no such progr
 pub struct RunArgs {
     #[command(flatten)]
     machine: Machine,
+    /// Run operators of torch_npu's device on the CPU, as `import ferry_acl.torch` does
+    #[arg(long)]
+    torch: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -46,7 +49,8 @@ pub struct RunArgs {
 
 /// Starts the program and answers with its exit code.
 pub fn main(args: &RunArgs) -> ExitCode {
-    match start(&args.machine, &args.command, &[]).and_then(|program| program.wait("run")) {
+    let more: &[(&str, OsString)] = if args.torch { &[("FERRY_TORCH", "1".into())] } else { &[] };
+    match start(&args.machine, &args.command, more).and_then(|program| program.wait("run")) {
         Ok(end) => ExitCode::from(end.code),
         Err(failure) => not_started("run", failure),
     }

@@ -23,8 +23,8 @@ EXPORTED aclError aclopCompileAndExecute(const char *opType, int numInputs,
         strcpy(name, "?");
     }
     snprintf(note, sizeof note,
-             "operator %s: this runtime copies memory and has no operators; set TASK_QUEUE_ENABLE=0 for the "
-             "Python line",
+             "operator %s: this runtime copies memory and has no operators; ferry run --torch has the CPU "
+             "run them, or set TASK_QUEUE_ENABLE=0 for the Python line",
              name);
     return ferryOperatorFailed(__func__, note, ACL_ERROR_API_NOT_SUPPORT, stream);
 }

@@ -5,7 +5,8 @@
 //! and catches no panics: that is done above, in `capi` and `call.rs`. What a rule remembers of its own
 //! objects, such as events or registered memory, lies in a table beside it.
 //!
-//! Arrows: `kinds` <- `target` <- `copy`, `fill`, `descriptor`, `reduce`, `batch`, `values`, `pyacl`;
+//! Arrows: `kinds` <- `target` <- `copy`, `fill`, `descriptor`, `reduce`, `batch`, `values`, `operator`,
+//! `pyacl`;
 //! `pinned` <- `register` <- `memory` <- `virtual_memory` <- `shareable`; `graph` <- `graph_build`,
 //! `graph_print`; the rest stand alone or on one of these. Nothing here is called from below.
 
@@ -31,6 +32,7 @@ mod kinds;
 pub mod limits;
 pub mod memory;
 pub mod notify;
+pub mod operator;
 pub mod params;
 mod pinned;
 pub mod pyacl;

@@ -138,8 +138,8 @@ impl Checker {
         let told: Vec<usize> =
             (first..self.findings.len()).filter(|index| is_new(&self.findings[*index])).collect();
         told.iter().for_each(|index| self.findings[*index].is_told = true);
-        self.by_site.retain(|_, index| told.binary_search(index).is_err());
-        self.by_position.retain(|_, index| told.binary_search(index).is_err());
+        self.by_stack.retain(|_, index| told.binary_search(index).is_err());
+        self.by_path.retain(|_, index| told.binary_search(index).is_err());
         told.into_iter().map(|index| &self.findings[index]).collect()
     }
 
