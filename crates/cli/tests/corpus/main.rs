@@ -8,7 +8,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use run::{build, can_run, check, check_silent, in_parallel, python, root, run_plain, rust_examples};
+use run::{
+    build, can_run, check, check_silent, conformance_suites, in_parallel, python, root, run_plain,
+    rust_examples,
+};
 use twin::{IDS, Language, Twin, language};
 
 #[path = "../command/mod.rs"]
@@ -148,4 +151,35 @@ fn the_tour_makes_no_mistake_but_those_it_provokes() {
     let list = root().join("tests/check/provoked/tour.txt").to_string_lossy().into_owned();
     let tour = [env!("CARGO_BIN_EXE_ferry").into(), "tour".into()];
     check_silent(&tour, &["--suppress".to_owned(), list]).unwrap_or_else(|why| panic!("{why}"));
+}
+
+/// Suites that are not run under the checker, and why.
+const LEFT_OUT: [(&str, &str); 9] = [
+    ("accesses", "its programs are watched already"),
+    ("borders", "page-locked memory has one mapping more"),
+    ("faults", "registered memory has one mapping more, which the program's rights do not reach"),
+    ("fuzz", "it makes every mistake on purpose"),
+    ("garbage", "it makes every mistake on purpose"),
+    ("idle", "it counts threads, and the checker has some"),
+    ("long_queues", "it measures memory, which facts take"),
+    ("model", "its programs race on purpose, and its own tests judge the checker"),
+    ("soak", "its threads race on purpose"),
+];
+/// Single tests of the others, likewise: one uses up what threads can keep, one measures memory.
+const LEFT_OUT_TESTS: [&str; 2] = ["keys_late", "alone::each_case_in_a_process_of_its_own"];
+
+#[test]
+#[ignore = "the deep step `check` runs it"]
+fn the_conformance_suite_makes_no_mistake_but_those_it_provokes() {
+    let list = root().join("tests/check/provoked/conformance.txt").to_string_lossy().into_owned();
+    let mut suites = conformance_suites();
+    suites.retain(|(name, _)| LEFT_OUT.iter().all(|(left_out, _)| left_out != name));
+    assert!(suites.len() > 30, "{suites:?}");
+    let skips = LEFT_OUT_TESTS.iter().flat_map(|test| ["--skip", test]).map(PathBuf::from);
+    let failed: Vec<String> = suites
+        .into_iter()
+        .map(|(_, program)| [program].into_iter().chain(skips.clone()).collect::<Vec<_>>())
+        .filter_map(|command| check_silent(&command, &["--suppress".to_owned(), list.clone()]).err())
+        .collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }

@@ -158,6 +158,22 @@ pub fn rust_examples() -> Vec<PathBuf> {
     programs.map(|path| built.join("examples").join(path.file_stem().expect("a name"))).collect()
 }
 
+/// The test programs of the conformance suite, with their names, as cargo builds them.
+pub fn conformance_suites() -> Vec<(String, PathBuf)> {
+    let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+    cargo.args(["test", "--no-run", "--package", "ferry-tests", "--tests", "--message-format", "json"]);
+    let said = output(cargo.current_dir(root()));
+    assert!(said.status.success(), "{}", heard(&said));
+    let lines = text(&said.stdout);
+    let built = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let test = |built: serde_json::Value| {
+        let is_test = built["target"]["kind"][0] == "test";
+        let name = built["target"]["name"].as_str()?.to_owned();
+        is_test.then_some((name, built["executable"].as_str()?.into()))
+    };
+    built.filter_map(test).collect()
+}
+
 /// Compiles a C or C++ program against our headers and the library that was built with the command.
 pub fn build(source: &Path, flags: &[&str]) -> Result<PathBuf, String> {
     let is_cxx = source.extension().is_some_and(|end| end == "cc");

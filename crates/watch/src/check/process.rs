@@ -190,7 +190,7 @@ impl ProcessCheck {
             return;
         }
         for ops in self.in_flight.values() {
-            let lost: Vec<_> = ops.values().filter(|op| !op.is_reported.get() && op.bytes > 0).collect();
+            let lost: Vec<_> = ops.values().filter(|op| is_loss(names, op)).collect();
             if let Some(last) = lost.last() {
                 found.push(lost_ops(last, lost.len(), "The process ended"));
             }
@@ -244,8 +244,7 @@ impl ProcessCheck {
         let all = accesses::of(&work, &pieces);
         // Waits for values are looked after by a thread of the library, which reads what others write: that is
         // what they are for.
-        let has_functions = names.symbols.function(names.process, 1).is_some();
-        let is_by_library = op.site.function == 0 && has_functions && self.is_synchronous(&op);
+        let is_by_library = is_by_library(names, op.site) && self.is_synchronous(&op);
         let races = if is_by_library { Vec::new() } else { self.races.add(&op, &all) };
         races.iter().for_each(|race| self.raced(names, race, &op, found));
         self.share(&op, &all);
@@ -361,7 +360,7 @@ impl ProcessCheck {
         let name = names.symbols.function(names.process, joined.site.function).unwrap_or_default();
         let ops = self.in_flight.get(&joined.point.stream).filter(|_| joined.how == host::Join::Abort);
         let Some(ops) = ops else { return };
-        let lost = ops.range(..=joined.point.ticket).map(|(_, op)| op).filter(|op| !op.is_reported.get());
+        let lost = ops.range(..=joined.point.ticket).map(|(_, op)| op).filter(|op| is_loss(names, op));
         let lost: Vec<&Rc<CheckedOp>> = lost.collect();
         if let Some(last) = lost.last() {
             let how = if name.is_empty() { "The process ended".into() } else { format!("{name} was called") };
@@ -549,6 +548,16 @@ fn device_pointer(place: RawPlace, time: Nanos, address: u64, is_write: bool) ->
     raw.bytes = Some((address, 1));
     raw.is_program_address = true;
     raw
+}
+
+/// Whether something is lost with the op that nobody was told of, and that the program has asked for.
+fn is_loss(names: &CheckNames, op: &CheckedOp) -> bool {
+    !op.is_reported.get() && op.bytes > 0 && !is_by_library(names, op.site)
+}
+
+/// Whether the library submitted work of its own accord, in a process that calls it by functions.
+fn is_by_library(names: &CheckNames, site: CallSite) -> bool {
+    site.function == 0 && names.symbols.function(names.process, 1).is_some()
 }
 
 fn lost_ops(last: &Rc<CheckedOp>, count: usize, how: &str) -> RawFinding {
