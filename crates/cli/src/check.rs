@@ -66,6 +66,9 @@ pub struct CheckArgs {
     /// Write a file for --suppress that describes what was found
     #[arg(long, value_name = "FILE")]
     write_suppressions: Option<PathBuf>,
+    /// See accesses of the CPU by means that need no privileges: for tests of that
+    #[arg(long, hide = true)]
+    unprivileged: bool,
     /// Also write every fact to this file, as text: for those who work on the checker
     #[arg(long, value_name = "FILE", hide = true)]
     facts: Option<PathBuf>,
@@ -121,6 +124,7 @@ fn run_once(
         stacks: true,
         accesses: true,
         precise: args.precise,
+        compared: args.unprivileged,
         complete: true,
         ..Wanted::default()
     };

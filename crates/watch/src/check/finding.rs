@@ -220,8 +220,11 @@ pub struct CheckFinding {
 }
 
 impl CheckFinding {
-    /// The innermost frame of the access whose line is known; else the innermost.
+    /// The innermost frame of the access whose line is known; else the innermost. Where the access is not
+    /// known, that of the work.
     pub fn place(&self) -> Option<&StackFrame> {
-        self.access.iter().find(|frame| frame.line.is_some()).or(self.access.first())
+        let work = self.work.as_ref().map_or(&[][..], |work| &work.stack);
+        let stack = if self.access.is_empty() { work } else { &self.access };
+        stack.iter().find(|frame| frame.line.is_some()).or(stack.first())
     }
 }

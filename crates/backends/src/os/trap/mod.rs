@@ -15,6 +15,8 @@ mod chain;
 pub(crate) mod doubled;
 pub mod place;
 mod pointers;
+mod presence;
+mod shadow;
 mod snapshot;
 mod step;
 mod uffd;
@@ -23,6 +25,8 @@ use super::{page::page_size, threads};
 use answer::{Question, StackAnswer};
 use place::{ThreadPlace, ThreadStatus};
 pub use pointers::{DevicePointer, tell_pointers};
+pub use presence::Presence;
+pub use shadow::Shadow;
 pub use snapshot::{Snapshot, at_fork};
 use std::{
     io,

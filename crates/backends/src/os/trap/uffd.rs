@@ -16,7 +16,9 @@ const FEATURE_EVENT_UNMAP: u64 = 1 << 6;
 const FEATURE_THREAD_ID: u64 = 1 << 8;
 const FEATURE_MINOR_SHMEM: u64 = 1 << 10;
 const FEATURE_EXACT_ADDRESS: u64 = 1 << 11;
+const FEATURE_WRITE_PROTECT_SHMEM: u64 = 1 << 12;
 const MODE_MISSING: u64 = 1;
+const MODE_WRITE_PROTECT: u64 = 1 << 1;
 const MODE_MINOR: u64 = 1 << 2;
 const EVENT_PAGEFAULT: u8 = 0x12;
 const EVENT_UNMAP: u8 = 0x16;
@@ -28,6 +30,7 @@ const IOCTL_UNREGISTER: u64 = 0x8010_aa01;
 const IOCTL_WAKE: u64 = 0x8010_aa02;
 const IOCTL_CONTINUE: u64 = 0xc020_aa07;
 const DEVICE_NEW: u64 = 0xaa00;
+const USER_MODE_ONLY: i32 = 1;
 
 const MADV_POPULATE_WRITE: i32 = 23;
 const MADV_DONTNEED_LOCKED: i32 = 24;
@@ -106,6 +109,23 @@ impl Uffd {
         Ok(uffd)
     }
 
+    /// Opens one that is told of nothing, which anybody may: see [`register_unprotected`].
+    ///
+    /// [`register_unprotected`]: Uffd::register_unprotected
+    pub fn open_for_views() -> io::Result<Uffd> {
+        let uffd = Uffd(above(|| by_call_with(libc::O_CLOEXEC | USER_MODE_ONLY))?);
+        let mut api = Api { api: API, features: FEATURE_WRITE_PROTECT_SHMEM, ioctls: 0 };
+        uffd.ask(IOCTL_API, &mut api)?;
+        Ok(uffd)
+    }
+
+    /// Has the kernel put pages of this view into the page table one by one, and not with their neighbours;
+    /// it tells of none.
+    pub fn register_unprotected(&self, range: &Range<usize>) -> io::Result<()> {
+        let (start, len) = (range.start as u64, range.len() as u64);
+        self.ask(IOCTL_REGISTER, &mut Register { start, len, mode: MODE_WRITE_PROTECT, ioctls: 0 })
+    }
+
     /// Has accesses to these pages told of, if the pages are in memory and not in the page table.
     pub fn register(&self, range: &Range<usize>) -> io::Result<()> {
         let (start, len) = (range.start as u64, range.len() as u64);
@@ -126,6 +146,11 @@ impl Uffd {
     /// Has threads that wait for these pages look again.
     pub fn wake(&self, range: &Range<usize>) {
         let _ = self.ask(IOCTL_WAKE, &mut pages(range));
+    }
+
+    /// Whether the program has left the descriptor open.
+    pub fn is_open(&self, range: &Range<usize>) -> bool {
+        self.ask(IOCTL_WAKE, &mut pages(range)).is_ok()
     }
 
     /// Undoes `register`; threads that wait go on.
@@ -159,13 +184,7 @@ impl Uffd {
     /// Takes pages out of the page table of the view `range`: each is told of at its next access. No byte
     /// changes.
     pub fn arm(&self, range: &Range<usize>) {
-        let start = range.start as *mut c_void;
-        // SAFETY: a shared mapping, whose bytes stay in the file behind it.
-        unsafe {
-            if libc::madvise(start, range.len(), libc::MADV_DONTNEED) != 0 {
-                libc::madvise(start, range.len(), MADV_DONTNEED_LOCKED);
-            }
-        }
+        take_out(range);
     }
 
     /// Puts the pages that are in memory into the page table, and has threads that wait for them go on. Uses
@@ -196,6 +215,17 @@ impl Uffd {
     }
 }
 
+/// Takes pages out of the page table of a view whose bytes are in a file.
+pub fn take_out(range: &Range<usize>) {
+    let start = range.start as *mut c_void;
+    // SAFETY: a shared mapping, whose bytes stay in the file behind it.
+    unsafe {
+        if libc::madvise(start, range.len(), libc::MADV_DONTNEED) != 0 {
+            libc::madvise(start, range.len(), MADV_DONTNEED_LOCKED);
+        }
+    }
+}
+
 /// Has the pages of a view be in memory.
 pub fn populate(range: &Range<usize>) -> bool {
     // SAFETY: no byte changes.
@@ -207,9 +237,12 @@ fn pages(range: &Range<usize>) -> Pages {
 }
 
 fn by_call() -> io::Result<OwnedFd> {
+    by_call_with(libc::O_CLOEXEC)
+}
+
+fn by_call_with(flags: i32) -> io::Result<OwnedFd> {
     // SAFETY: makes a descriptor.
-    let file = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) } as i32;
-    owned(file)
+    owned(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) } as i32)
 }
 
 fn by_device() -> io::Result<OwnedFd> {

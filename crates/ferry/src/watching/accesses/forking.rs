@@ -19,10 +19,8 @@ pub(super) fn watch() {
 /// Without the lock when it returns: handlers of the program's may call the library until the fork is done.
 extern "C" fn before() {
     ferry_core::fence::survives(|| {
-        let accesses =
-            super::OPENED.get().and_then(Option::as_ref).filter(|accesses| accesses.writer.is_here());
-        let Some(accesses) = accesses else { return };
-        let pages: Vec<_> = accesses.flights().pages().collect();
+        let Some(watch) = super::OPENED.get().and_then(Option::as_ref) else { return };
+        let pages = watch.pages();
         let copies = pages.into_iter().filter_map(|(user, at)| Snapshot::take(user, at)).collect();
         let _ = COPIED.try_with(|copied| *copied.borrow_mut() = copies);
     });
