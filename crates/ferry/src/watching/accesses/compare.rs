@@ -2,7 +2,7 @@
 
 use super::{
     compared::{ComparedMemory, Touch},
-    ends::{StreamNumbers, ends},
+    ends::{StreamNumbers, ends, is_function},
 };
 use ferry_backends::{
     host::ViewWatch,
@@ -128,6 +128,9 @@ impl Observer for EngineComparison {
         ends(what, &mut |at, len, is_written| all.push((at, len, is_written)));
         if let Some(mut memory) = self.watch.memory() {
             memory.submitted(point, &awaits);
+            if is_function(what) {
+                memory.function(point);
+            }
             memory.add(point, &all, false);
         }
     }
@@ -162,13 +165,10 @@ impl Observer for EngineComparison {
         }
     }
 
-    fn joined(&self, point: Point, how: JoinKind) {
+    fn joined(&self, point: Point, _: JoinKind) {
         let mut told = Vec::new();
         if let Some(mut memory) = self.watch.memory() {
             memory.joined(self.point(point), &mut told);
-            if how == JoinKind::Function {
-                memory.function_begun(self.point(Point { ticket: point.ticket + 1, ..point }));
-            }
         }
         self.watch.tell(told);
     }

@@ -3,7 +3,7 @@
 //!
 //! The bytes of an op's ends are copied when it is submitted and compared when the host joins it. Ops may
 //! change them, too: what another op in flight writes is not compared, and a destination is not while its op
-//! runs. A host function may write what ops behind it use. So fewer changes are found than there are, and
+//! runs. A host function may touch what ops behind it use: those are left alone. So fewer changes are found than there are, and
 //! none that the CPU did not make. Destinations are looked at in another way as well: their whole pages are
 //! hidden from the program's view, and one that is there again at the join was touched.
 
@@ -75,8 +75,8 @@ pub(super) struct ComparedMemory {
     busy: BTreeSet<usize>,
     /// The blocks of ops that are submitted and not joined.
     of_op: HashMap<Point, Vec<usize>>,
-    /// Host functions that run, by their points.
-    functions: BTreeSet<(u32, u64)>,
+    /// Host functions that nobody has joined. When they run does not matter: no finding depends on that.
+    functions: Vec<Point>,
 }
 
 impl ComparedMemory {
@@ -145,12 +145,7 @@ impl ComparedMemory {
 
     /// What the op reads and writes, by the engine's addresses; `is_running` if it begins now.
     pub(super) fn add(&mut self, point: Point, ends: &[(usize, usize, bool)], is_running: bool) {
-        let is_later = |function: &(u32, u64)| {
-            let (stream, ticket) = *function;
-            self.joins.is_after(point, Point { stream, ticket })
-        };
-        // A host function that runs may write what the op uses.
-        let is_compared = !self.functions.iter().any(is_later);
+        let is_compared = !self.functions.iter().any(|function| self.joins.is_after(point, *function));
         let mut of_blocks: BTreeMap<(usize, bool), Vec<Range<usize>>> = BTreeMap::new();
         for (at, len, is_written) in ends.iter().copied().filter(|(_, len, _)| *len > 0) {
             let block = self.blocks.range(..=at).next_back().filter(|(_, block)| block.at.contains(&at));
@@ -207,12 +202,12 @@ impl ComparedMemory {
                 end.stage = if is_kept { Stage::Passed } else { Stage::Running };
             }
         });
-        self.functions.remove(&(point.stream, point.ticket));
     }
 
     /// The op was refused.
     pub(super) fn refused(&mut self, point: Point) {
         self.joins.refused(point);
+        self.functions.retain(|function| *function != point);
         for at in self.of_op.remove(&point).unwrap_or_default() {
             if let Some(block) = self.blocks.get_mut(&at) {
                 block.ends.retain(|end| end.point != point);
@@ -223,6 +218,7 @@ impl ComparedMemory {
     /// The host has joined the point. What the CPU did meanwhile is told.
     pub(super) fn joined(&mut self, point: Point, told: &mut Vec<Touch>) {
         self.joins.joined(point);
+        self.functions.retain(|function| !self.joins.is_joined(*function));
         let (joins, presence, blocks, of_op) =
             (&self.joins, self.presence.as_ref(), &mut self.blocks, &mut self.of_op);
         self.busy.retain(|at| {
@@ -240,18 +236,9 @@ impl ComparedMemory {
         });
     }
 
-    /// A host function begins: it may touch what ops behind it use.
-    pub(super) fn function_begun(&mut self, function: Point) {
-        self.functions.insert((function.stream, function.ticket));
-        let (joins, presence) = (&self.joins, self.presence.as_ref());
-        for at in &self.busy {
-            let Some(block) = self.blocks.get_mut(at) else { continue };
-            let is_later = |end: &OpEnd| joins.is_after(end.point, function);
-            block.look(presence, is_later);
-            for end in block.ends.iter_mut().filter(|end| is_later(end)) {
-                (end.compared, end.hidden) = (Spans::default(), Spans::default());
-            }
-        }
+    /// The op is a host function.
+    pub(super) fn function(&mut self, point: Point) {
+        self.functions.push(point);
     }
 }
 
@@ -412,16 +399,14 @@ mod tests {
     fn a_host_function_may_change_what_ops_behind_it_use() {
         let (mut memory, mut bytes) = memory();
         memory.op(at(1), &bytes[..10], false);
+        memory.submitted(at(2), &[]);
+        memory.function(at(2));
         memory.op(at(3), &bytes[10..20], false);
-        bytes[11] = 4;
-        memory.function_begun(at(2));
-        bytes[12] = 5;
+        (bytes[1], bytes[12]) = (4, 5);
+        assert_eq!(memory.changes(at(2), &bytes), [(1, 1, 1)]);
         memory.op(at(4), &bytes[20..30], false);
         bytes[21] = 6;
-        memory.passed(at(2));
-        memory.op(at(5), &bytes[30..40], false);
-        bytes[31] = 7;
-        assert_eq!(memory.changes(at(5), &bytes), [(11, 1, 3), (31, 1, 5)]);
+        assert_eq!(memory.changes(at(4), &bytes), [(21, 1, 4)]);
     }
 
     #[test]

@@ -74,3 +74,12 @@ fn ends_of(op: &Op, end: &mut impl FnMut(usize, usize, bool)) {
         _ => {}
     }
 }
+
+/// Whether the op runs a function on the host.
+pub(super) fn is_function(what: Seen<'_>) -> bool {
+    let mut op = if let Seen::Op(op) = what { Some(op) } else { None };
+    while let Some(Op::After(after)) = op {
+        op = Some(&after.1);
+    }
+    matches!(op, Some(Op::Call(_)))
+}

@@ -130,11 +130,11 @@ fn begin(writer: &'static FactWriter) -> Option<HostWatch> {
         Err(why) => why,
     };
     let watch = CompareWatch::new(writer);
-    let pages = if watch.sees_pages() { "" } else { "reads of memory in flight, and " };
+    let reads = if watch.sees_pages() { "reads of less than a page of it" } else { "reads of it" };
     let reason = format!(
-        "{pages}the lines that access memory in flight, and accesses that change no byte of a page which is only \
-         partly in flight: userfaultfd: {why} (it needs root, CAP_SYS_PTRACE, access to /dev/userfaultfd, or \
-         the sysctl vm.unprivileged_userfaultfd=1; in a container --cap-add SYS_PTRACE)"
+        "the lines that touch memory in flight, {reads}, and writes that change nothing: userfaultfd: {why} (it \
+         needs root, CAP_SYS_PTRACE, access to /dev/userfaultfd, or the sysctl vm.unprivileged_userfaultfd=1; \
+         in a container --cap-add SYS_PTRACE)"
     );
     writer.write(&Fact::Unseen { reason });
     Some(HostWatch::Compared(watch))
