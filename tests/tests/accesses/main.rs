@@ -214,6 +214,19 @@ fn a_device_pointer_is_told_and_the_signal_takes_its_course() {
     assert!(is_write && stack[0] == "device_pointer", "{stack:?}");
 }
 
+#[test]
+fn a_device_pointer_is_told_though_the_program_has_a_handler_of_its_own() {
+    let mut seen = run("device_handler", false);
+    if !seen.unseen.is_empty() {
+        return eprintln!("skipped: {}", seen.unseen[0]);
+    }
+    let pointers = std::mem::take(&mut seen.pointers);
+    let told = pointers.into_iter().map(|(is_write, stack)| (is_write, seen.stack(stack)));
+    let told: Vec<_> =
+        told.map(|(is_write, stack)| (is_write, stack.contains(&"device_handler".into()))).collect();
+    assert_eq!(told, [(true, true), (false, true), (true, true)], "a write, and a read and a write by calls");
+}
+
 /// What is told of each part where nothing but comparing is done: reads and writes of sources and
 /// destinations, with the offset in the page and the length.
 const TRACES: [(&str, &[(&str, &str, u64, u64)]); 8] = [

@@ -1,6 +1,7 @@
 /* One program with a part for each test of accesses; its first argument names the part. Every part ends with
    "ok" on standard output. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -223,6 +224,36 @@ static void registered(void)
     CHECK(munmap(own, bytes) == 0);
 }
 
+/* A handler that came after the library's, and calls that are given an address of a device. */
+__attribute__((noinline)) static void poke(volatile char *at) { *at = 1; }
+static void device_handler(void)
+{
+    int ends[2], status = 0;
+    CHECK(pipe(ends) == 0);
+    signal(SIGSEGV, on_segv);
+    for (int turn = 0; turn < 3; turn++)
+        if (sigsetjmp(back, 1) == 0) {
+            poke(device);
+            CHECK(0);
+        }
+    errno = 0;
+    CHECK(write(ends[1], device + 8192, 64) == -1 && errno == EFAULT);
+    CHECK(write(ends[1], "x", 1) == 1);
+    CHECK(read(ends[0], device + 16384, 1) == -1 && errno == EFAULT);
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        poke(device + 32768);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    /* Locking all memory touches all pages, and is no use of any. */
+    mlockall(MCL_CURRENT);
+    munlockall();
+    up(0, 4096);
+    join();
+}
+
 static void device_pointer(void) { *(volatile char *)device = 1; }
 
 static const struct {
@@ -231,7 +262,7 @@ static const struct {
 } parts[] = {
     {"plain", plain},       {"neighbours", neighbours}, {"calls", calls}, {"many", many},
     {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
-    {"registered", registered}, {"device_pointer", device_pointer},
+    {"registered", registered}, {"device_pointer", device_pointer}, {"device_handler", device_handler},
 };
 
 int main(int count, char **words)

@@ -12,6 +12,7 @@
 
 pub(in crate::os) mod answer;
 mod chain;
+pub mod devices;
 pub(crate) mod doubled;
 pub mod place;
 mod pointers;
@@ -77,6 +78,10 @@ pub trait Judge: Send + Sync {
     /// could say it, from the instruction itself on; `is_open` whether the page is not armed any more.
     fn happens(&self, access: &TrappedAccess, frames: Option<Vec<u64>>, is_open: bool);
 
+    /// The CPU is about to access an address of a device, which fails. `frames` as in
+    /// [`happens`](Judge::happens).
+    fn pointer(&self, access: &TrappedAccess, frames: Option<Vec<u64>>);
+
     /// The program has unmapped registered memory that is mapped twice.
     fn unmapped(&self, range: Range<usize>);
 }
@@ -106,6 +111,12 @@ impl Trap {
     /// Has accesses to armed pages of this view told of.
     pub fn watch(&self, view: &Range<usize>) -> io::Result<()> {
         self.uffd.register(view)
+    }
+
+    /// Has accesses to addresses of a device told of, which have no rights and nothing behind them; where that
+    /// cannot be, they stay as they are.
+    pub fn watch_device(&self, addresses: &Range<usize>) -> bool {
+        devices::watch(self.uffd, addresses)
     }
 
     /// Undoes `watch`. When it returns, no thread arms pages of it any more.
@@ -149,6 +160,7 @@ impl Monitor {
             match self.uffd.next() {
                 Ok(Some(Event::Fault(fault))) => self.handle(&fault),
                 Ok(Some(Event::Unmap(range))) => {
+                    devices::unmapped(&range);
                     if doubled::unmapped(&range) {
                         self.judge.unmapped(range);
                     }
@@ -166,23 +178,62 @@ impl Monitor {
         if doubled::is_held(fault.address) {
             return;
         }
+        if devices::is_watched(fault.address) {
+            return self.handle_device(fault);
+        }
         if let Some(pages) = self.judge.free_around(fault.address) {
             return self.uffd.open_pages(&pages);
         }
         let page = fault.address / page_size() * page_size();
         let known = place::of_thread(fault.thread);
         let access = access_of(fault, page, known.unwrap_or_default());
-        let verdict = self.judge.judge(&access);
+        // A debugger reads the memory of a process, too: that is no access of the program's.
+        let verdict = match place::is_ours(fault.thread) {
+            true => self.judge.judge(&access),
+            false => Verdict::default(),
+        };
         let can_answer = known.is_some_and(|place| place.system_call.is_none());
         let is_asked = can_answer && (verdict.wants_stack || verdict.keeps_armed);
-        if !(is_asked && self.ask(&access, page, verdict)) {
+        let happens = |frames, is_open| self.judge.happens(&access, frames, is_open);
+        if !(is_asked && self.ask(&access, page, verdict, happens)) {
             self.judge.happens(&access, None, true);
             self.uffd.open_pages(&(page..page + page_size()));
         }
     }
 
+    /// An access to an address of a device: it is told, and fails.
+    fn handle_device(&self, fault: &PageFault) {
+        let page = fault.address / page_size() * page_size();
+        let known = place::of_thread(fault.thread);
+        let access = access_of(fault, page, known.unwrap_or_default());
+        if devices::is_populating(access.place.system_call) {
+            return devices::close_range(self.uffd, page);
+        }
+        if place::is_ours(fault.thread) {
+            let can_answer = known.is_some_and(|place| place.system_call.is_none());
+            let verdict = Verdict { wants_stack: true, keeps_armed: false };
+            let pointer = |frames, _| {
+                self.judge.pointer(&access, frames);
+                devices::close(page);
+            };
+            if !(can_answer && self.ask(&access, page, verdict, pointer)) {
+                pointer(None, true);
+            }
+        } else {
+            devices::close(page);
+        }
+        self.uffd.wake(&(page..page + page_size()));
+    }
+
     /// A thread that blocks the signal, or that a debugger would stop at it, is not asked.
-    fn ask(&self, access: &TrappedAccess, page: usize, verdict: Verdict) -> bool {
+    /// `tell` gets the stack, and whether the page stays open.
+    fn ask(
+        &self,
+        access: &TrappedAccess,
+        page: usize,
+        verdict: Verdict,
+        tell: impl Fn(Option<Vec<u64>>, bool),
+    ) -> bool {
         let status = place::status_of(access.thread);
         let can_ask = |status: &ThreadStatus| {
             self.can_ask && !status.is_traced && status.blocked >> (answer::SIGNAL - 1) & 1 == 0
@@ -194,7 +245,7 @@ impl Monitor {
         let question = Question { thread: access.thread, page, wants_stack, may_step };
         answer::ask(&question, |StackAnswer { frames, has_stepped }| {
             let frames = Some(frames).filter(|frames| !frames.is_empty());
-            self.judge.happens(access, frames, !has_stepped);
+            tell(frames, !has_stepped);
         })
     }
 }

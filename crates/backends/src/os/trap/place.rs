@@ -62,6 +62,12 @@ fn parse(text: &str) -> Option<ThreadPlace> {
     Some(ThreadPlace { system_call, sp: next()?, pc: next()? })
 }
 
+/// Whether the thread is one of this process: others may access its memory, by the kernel's files.
+pub fn is_ours(thread: i32) -> bool {
+    // SAFETY: sends nothing, and asks whether it could.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) == 0 }
+}
+
 /// What decides whether a thread can be sent a signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadStatus {
@@ -143,5 +149,8 @@ mod tests {
         let status = status_of(unsafe { libc::gettid() }).expect("a status");
         assert_eq!(status.blocked & (1 << (libc::SIGURG - 1)), 0);
         assert_eq!(status_of(i32::MAX), None);
+        // SAFETY: asks for numbers.
+        let (this, parent) = unsafe { (libc::gettid(), libc::getppid()) };
+        assert!(is_ours(this) && !is_ours(i32::MAX) && !is_ours(parent));
     }
 }

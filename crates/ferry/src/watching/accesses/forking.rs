@@ -1,6 +1,6 @@
 //! Page-locked memory that is mapped twice, when the program forks: the child's is its own.
 
-use ferry_backends::os::trap::{Snapshot, at_fork};
+use ferry_backends::os::trap::{Snapshot, at_fork, devices};
 use std::{cell::RefCell, sync::Once};
 
 thread_local! {
@@ -31,5 +31,6 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
+    devices::close_in_child();
     let _ = COPIED.try_with(|copied| copied.borrow_mut().drain(..).for_each(Snapshot::lay_over_view));
 }

@@ -115,13 +115,19 @@ pub(super) fn dump_of(thread: i32) {
     }
 }
 
+/// Puts what the interpreter wrote into a stack.
+pub(super) fn put_into(frames: Vec<u64>, writer: &FactWriter) -> Vec<u64> {
+    static LINES: OnceLock<Mutex<Lines>> = OnceLock::new();
+    let lines = LINES.get_or_init(Mutex::default);
+    lines.lock().unwrap_or_else(PoisonError::into_inner).put_into(frames, writer)
+}
+
 /// Numbers of lines that were told of.
 #[derive(Default)]
-pub(super) struct Lines(HashMap<(String, u32), u32>);
+struct Lines(HashMap<(String, u32), u32>);
 
 impl Lines {
-    /// Puts what the interpreter wrote into a stack.
-    pub(super) fn put_into(&mut self, frames: Vec<u64>, writer: &FactWriter) -> Vec<u64> {
+    fn put_into(&mut self, frames: Vec<u64>, writer: &FactWriter) -> Vec<u64> {
         let Some(Some(python)) = INTERPRETER.get() else { return frames };
         let (mut text, mut part) = (Vec::new(), [0; 4096]);
         while let Ok(got @ 1..) = (&python.read_end).read(&mut part) {

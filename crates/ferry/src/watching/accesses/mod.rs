@@ -123,7 +123,8 @@ fn begin(writer: &'static FactWriter) -> Option<HostWatch> {
         return None;
     }
     let _ = WRITER.set(writer);
-    let _ = tell_pointers(pointer_touched);
+    lines::find();
+    let _ = tell_pointers(pointer_touched, lines::dump);
     forking::watch();
     let why = match trapped(writer) {
         Ok(watch) => return Some(HostWatch::Trapped(watch)),
@@ -147,7 +148,6 @@ fn trapped(writer: &'static FactWriter) -> io::Result<Arc<AccessWatch>> {
     let (flights, reporter) = (Mutex::new(Flights::new(page_size())), Mutex::default());
     let (trap, since, steps) = (OnceLock::new(), Instant::now(), AtomicU64::new(0));
     let accesses = Arc::new(AccessWatch { flights, reporter, trap, writer, since, steps });
-    lines::find();
     let trap = Trap::open(accesses.clone(), lines::dump)?;
     let _ = accesses.trap.set(trap);
     Ok(accesses)
@@ -157,6 +157,11 @@ fn trapped(writer: &'static FactWriter) -> io::Result<Arc<AccessWatch>> {
 fn pointer_touched(pointer: DevicePointer) {
     let Some(writer) = WRITER.get() else { return };
     let DevicePointer { thread, address, is_write, frames } = pointer;
+    // Told before its rights were taken away.
+    if trap::devices::is_watched(address) {
+        return;
+    }
+    let frames = lines::put_into(frames, writer);
     let (time, address) = (ticks(), address as u64);
     let stack = stacks::tell(writer, frames);
     writer.write(&Fact::DevicePointer { time, thread, address, is_write, stack });
@@ -246,6 +251,12 @@ impl ViewWatch for AccessWatch {
         }
     }
 
+    fn reserved(&self, addresses: Range<usize>) {
+        if let Some(trap) = self.trap.get() {
+            trap.watch_device(&addresses);
+        }
+    }
+
     fn gone(&self, user: Range<usize>) {
         self.flights().gone(&user);
         if let Some(trap) = self.trap.get() {
@@ -290,6 +301,10 @@ impl Judge for AccessWatch {
 
     fn happens(&self, access: &TrappedAccess, frames: Option<Vec<u64>>, is_open: bool) {
         self.reporter().happens(self.writer, access, frames, is_open);
+    }
+
+    fn pointer(&self, access: &TrappedAccess, frames: Option<Vec<u64>>) {
+        self.reporter().pointer(self.writer, access, frames);
     }
 
     fn unmapped(&self, range: Range<usize>) {
