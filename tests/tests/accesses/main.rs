@@ -227,6 +227,50 @@ fn a_device_pointer_is_told_though_the_program_has_a_handler_of_its_own() {
     assert_eq!(told, [(true, true), (false, true), (true, true)], "a write, and a read and a write by calls");
 }
 
+#[test]
+fn what_another_process_reads_is_no_access_of_the_programs() {
+    let mut seen = run("others", false);
+    let Some(told) = seen.accesses("others") else { return };
+    assert_eq!(told, []);
+}
+
+#[test]
+fn a_program_that_a_debugger_runs_is_told_of_and_goes_on() {
+    if Command::new("gdb").arg("--version").output().is_err() {
+        return eprintln!("skipped: gdb is not there");
+    }
+    for part in ["plain", "calls", "many", "device_handler"] {
+        let wanted = Wanted { accesses: true, ..Wanted::default() };
+        let mut gdb = Command::new("timeout");
+        gdb.args([
+            "-k",
+            "5",
+            "120",
+            "gdb",
+            "-nx",
+            "-q",
+            "-batch",
+            "-ex",
+            "handle SIGSEGV nostop noprint pass",
+        ]);
+        gdb.args(["-ex", "run", "--args"]).arg(program());
+        let (mut seen, status, said) = run_wanted(part, wanted, &mut gdb);
+        let is_refused = said.contains("ptrace") || said.contains("ASLR");
+        if is_refused && !said.contains("ok\n") {
+            return eprintln!("skipped: gdb cannot run programs here: {said}");
+        }
+        assert!(status.success() && said.contains("ok\n"), "{part}: {status}: {said}");
+        assert!(said.contains("exited normally"), "{part}: {said}");
+        let Some(told) = seen.accesses("main") else { return };
+        match part {
+            "plain" => assert_eq!(told, [("write", "source", true), ("read", "destination", true)]),
+            "calls" => assert_eq!(told.len(), 2, "{told:?}"),
+            "many" => assert!(told.contains(&("write", "source", true)), "{told:?}"),
+            _ => assert_eq!(seen.pointers.len(), 3, "{:?}", seen.pointers),
+        }
+    }
+}
+
 /// What is told of each part where nothing but comparing is done: reads and writes of sources and
 /// destinations, with the offset in the page and the length.
 const TRACES: [(&str, &[(&str, &str, u64, u64)]); 8] = [

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -224,6 +226,26 @@ static void registered(void)
     CHECK(munmap(own, bytes) == 0);
 }
 
+/* Another process reads memory in flight, as debuggers do: it gets an answer, and that is no access of ours. */
+static void others(void)
+{
+    int status = 0;
+    pid_t this = getpid();
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    down(0, 4096);
+    pid_t child = fork();
+    if (child == 0) {
+        char bytes[64];
+        struct iovec to = {bytes, sizeof bytes}, from = {(char *)host, sizeof bytes};
+        alarm(30);
+        process_vm_readv(this, &to, 1, &from, 1, 0);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    join();
+    CHECK(read_byte(0) == 0);
+}
+
 /* A handler that came after the library's, and calls that are given an address of a device. */
 __attribute__((noinline)) static void poke(volatile char *at) { *at = 1; }
 static void device_handler(void)
@@ -262,7 +284,7 @@ static const struct {
 } parts[] = {
     {"plain", plain},       {"neighbours", neighbours}, {"calls", calls}, {"many", many},
     {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
-    {"registered", registered}, {"device_pointer", device_pointer}, {"device_handler", device_handler},
+    {"registered", registered}, {"device_pointer", device_pointer}, {"device_handler", device_handler}, {"others", others},
 };
 
 int main(int count, char **words)
