@@ -44,6 +44,8 @@ pub struct FileHead {
     pub lost: AtomicU64,
     /// How many buffers were claimed so far.
     pub claims: AtomicU64,
+    /// Not 0: the reader has taken all that it is going to take.
+    pub closed: AtomicU64,
 }
 
 /// The head of a buffer.

@@ -8,7 +8,8 @@
 //! call is never sent a signal: where it is comes from the kernel's files (`place`), and the page stays open.
 //!
 //! What is in flight, and what becomes of what is seen, is the judge's business, who knows nothing of pages
-//! and signals. Arrows: `step` and `answer` use `uffd` and `chain`; this module uses all.
+//! and signals. Arrows: `step` and `answer` use `uffd` and `chain`; this module uses all. Whatever happens here, the program goes
+//! on (`watchdog`).
 
 pub(in crate::os) mod answer;
 mod chain;
@@ -21,6 +22,7 @@ mod shadow;
 mod snapshot;
 mod step;
 mod uffd;
+mod watchdog;
 
 use super::{page::page_size, threads};
 use answer::{Question, StackAnswer};
@@ -36,6 +38,7 @@ use std::{
 };
 use uffd::{Event, Uffd};
 pub use uffd::{PageFault, populate};
+use watchdog::EventInWork;
 
 /// The stack of the monitor.
 const STACK: usize = 1 << 20;
@@ -105,6 +108,7 @@ impl Trap {
         let can_step = can_ask && step::install(uffd);
         let monitor = Monitor { uffd, judge, can_ask, can_step };
         threads::end::spawn_staying("ferry-accesses".into(), STACK, move || monitor.run())?;
+        watchdog::begin(uffd)?;
         Ok(Trap { uffd })
     }
 
@@ -157,9 +161,13 @@ struct Monitor {
 impl Monitor {
     fn run(&self) {
         loop {
-            match self.uffd.next() {
-                Ok(Some(Event::Fault(fault))) => self.handle(&fault),
+            match self.uffd.wait(None).and_then(|_| self.uffd.next()) {
+                Ok(Some(Event::Fault(fault))) => {
+                    let _in_work = EventInWork::begin(fault.address);
+                    self.handle(&fault);
+                }
                 Ok(Some(Event::Unmap(range))) => {
+                    let _in_work = EventInWork::begin(0);
                     devices::unmapped(&range);
                     if doubled::unmapped(&range) {
                         self.judge.unmapped(range);

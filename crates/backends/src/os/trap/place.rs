@@ -73,6 +73,8 @@ pub fn is_ours(thread: i32) -> bool {
 pub struct ThreadStatus {
     /// A debugger traces it.
     pub is_traced: bool,
+    /// It was stopped, or has ended.
+    pub is_stopped: bool,
     /// The signals that it blocks, the first in bit 0.
     pub blocked: u64,
 }
@@ -84,6 +86,7 @@ pub fn status_of(thread: i32) -> Option<ThreadStatus> {
     let field = |name: &str| Some(text.lines().find_map(|line| line.strip_prefix(name))?.trim());
     Some(ThreadStatus {
         is_traced: field("TracerPid:")? != "0",
+        is_stopped: field("State:")?.starts_with(['T', 't', 'Z', 'X']),
         blocked: u64::from_str_radix(field("SigBlk:")?, 16).ok()?,
     })
 }

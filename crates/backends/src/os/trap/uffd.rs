@@ -3,7 +3,7 @@
 //! The kernel tells of every access to such a page, the program's and its own, and has the accessing thread
 //! wait until the page is put into the page table. Numbers and layouts are those of the kernel's interface.
 
-use crate::os::{files::above, page::page_size};
+use crate::os::{files::Kept, page::page_size};
 use std::{
     ffi::c_void,
     io,
@@ -31,6 +31,8 @@ const IOCTL_WAKE: u64 = 0x8010_aa02;
 const IOCTL_CONTINUE: u64 = 0xc020_aa07;
 const DEVICE_NEW: u64 = 0xaa00;
 const USER_MODE_ONLY: i32 = 1;
+/// The kernel does not say of a blocking descriptor whether an event waits.
+const FLAGS: i32 = libc::O_CLOEXEC | libc::O_NONBLOCK;
 
 const MADV_POPULATE_WRITE: i32 = 23;
 const MADV_DONTNEED_LOCKED: i32 = 24;
@@ -94,14 +96,15 @@ pub enum Event {
     Unmap(Range<usize>),
 }
 
-/// The descriptor.
-pub struct Uffd(OwnedFd);
+/// The descriptor. A program that closes all it finds closes this one, too, and may get its number for a file
+/// of its own.
+pub struct Uffd(Kept);
 
 impl Uffd {
     /// Opens one that is told of system calls as well; where that is not allowed, system calls would fail
     /// on pages that are not in the page table.
     pub fn open() -> io::Result<Uffd> {
-        let file = above(by_call).or_else(|why| above(by_device).map_err(|_| why))?;
+        let file = Kept::open(by_call).or_else(|why| Kept::open(by_device).map_err(|_| why))?;
         let uffd = Uffd(file);
         let features = FEATURE_MINOR_SHMEM | FEATURE_THREAD_ID | FEATURE_EXACT_ADDRESS | FEATURE_EVENT_UNMAP;
         let mut api = Api { api: API, features, ioctls: 0 };
@@ -113,7 +116,7 @@ impl Uffd {
     ///
     /// [`register_unprotected`]: Uffd::register_unprotected
     pub fn open_for_views() -> io::Result<Uffd> {
-        let uffd = Uffd(above(|| by_call_with(libc::O_CLOEXEC | USER_MODE_ONLY))?);
+        let uffd = Uffd(Kept::open(|| by_call_with(libc::O_CLOEXEC | USER_MODE_ONLY))?);
         let mut api = Api { api: API, features: FEATURE_WRITE_PROTECT_SHMEM, ioctls: 0 };
         uffd.ask(IOCTL_API, &mut api)?;
         Ok(uffd)
@@ -158,14 +161,27 @@ impl Uffd {
         let _ = self.ask(IOCTL_UNREGISTER, &mut pages(range));
     }
 
-    /// Waits for the next event.
+    /// Waits until an event can be read: for ever without a limit in milliseconds. Another thread may be
+    /// faster.
+    pub fn wait(&self, limit: Option<i32>) -> io::Result<bool> {
+        let mut asked = libc::pollfd { fd: self.0.get()?.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: asks about one descriptor.
+        match unsafe { libc::poll(&mut asked, 1, limit.unwrap_or(-1)) } {
+            ..0 => Err(io::Error::last_os_error()),
+            _ if asked.revents & (libc::POLLERR | libc::POLLNVAL) != 0 => Err(io::ErrorKind::NotFound.into()),
+            count => Ok(count == 1),
+        }
+    }
+
+    /// The next event, if one waits.
     pub fn next(&self) -> io::Result<Option<Event>> {
         let mut message = Message::default();
         let (to, size) = ((&raw mut message).cast::<c_void>(), size_of::<Message>());
         // SAFETY: reads a message into a place of its size.
-        let got = unsafe { libc::read(self.0.as_raw_fd(), to, size) };
+        let got = unsafe { libc::read(self.0.get()?.as_raw_fd(), to, size) };
         if got < 0 {
-            return Err(io::Error::last_os_error());
+            let why = io::Error::last_os_error();
+            return if why.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(why) };
         }
         let Message { event, flags, address, thread, .. } = message;
         let (flags, address) = (flags as usize, address as usize);
@@ -208,7 +224,7 @@ impl Uffd {
 
     fn ask<T>(&self, what: u64, with: &mut T) -> io::Result<()> {
         // SAFETY: each number goes with the layout that it is asked with here.
-        match unsafe { libc::ioctl(self.0.as_raw_fd(), what as _, &raw mut *with) } {
+        match unsafe { libc::ioctl(self.0.get()?.as_raw_fd(), what as _, &raw mut *with) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
@@ -237,7 +253,7 @@ fn pages(range: &Range<usize>) -> Pages {
 }
 
 fn by_call() -> io::Result<OwnedFd> {
-    by_call_with(libc::O_CLOEXEC)
+    by_call_with(FLAGS)
 }
 
 fn by_call_with(flags: i32) -> io::Result<OwnedFd> {
@@ -248,7 +264,7 @@ fn by_call_with(flags: i32) -> io::Result<OwnedFd> {
 fn by_device() -> io::Result<OwnedFd> {
     let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/userfaultfd")?;
     // SAFETY: asks the device for a descriptor.
-    owned(unsafe { libc::ioctl(device.as_raw_fd(), DEVICE_NEW as _, libc::O_CLOEXEC) })
+    owned(unsafe { libc::ioctl(device.as_raw_fd(), DEVICE_NEW as _, FLAGS) })
 }
 
 fn owned(file: i32) -> io::Result<OwnedFd> {

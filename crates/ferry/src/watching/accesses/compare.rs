@@ -19,7 +19,8 @@ use ferry_watch::{
 use std::{
     fmt,
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
+    time::Instant,
 };
 
 /// What the process knows of memory in flight.
@@ -53,7 +54,18 @@ impl CompareWatch {
 
     /// The whole pages of blocks that are mapped twice, with the engine's address of each.
     pub(super) fn pages(&self) -> Vec<(Range<usize>, usize)> {
-        self.memory().map_or_else(Vec::new, |memory| memory.pages(page_size()).collect())
+        let since = Instant::now();
+        // Not for ever: a signal handler that forks may have interrupted the holder of the lock.
+        while self.writer.is_here() && since.elapsed() < super::PATIENCE {
+            match self.memory.try_lock() {
+                Ok(memory) => return memory.pages(page_size()).collect(),
+                Err(TryLockError::Poisoned(memory)) => {
+                    return memory.into_inner().pages(page_size()).collect();
+                }
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+            }
+        }
+        Vec::new()
     }
 
     /// In a forked child a thread that is not there may have the lock, and nothing is in flight.

@@ -96,7 +96,12 @@ impl NotedThread {
 
 impl Drop for NotedThread {
     fn drop(&mut self) {
-        STATES.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        // In a forked child a thread that is not there may have the lock, for ever.
+        let me = self.0;
+        // SAFETY: asks for a number.
+        if me == unsafe { libc::gettid() } {
+            STATES.lock().unwrap_or_else(PoisonError::into_inner).remove(&me);
+        }
     }
 }
 

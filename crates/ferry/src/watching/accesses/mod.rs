@@ -106,7 +106,10 @@ impl HostWatch {
     /// child.
     fn pages(&self) -> Vec<(Range<usize>, usize)> {
         match self {
-            HostWatch::Trapped(watch) if watch.writer.is_here() => watch.flights().pages().collect(),
+            // Not for ever: a signal handler that forks may have interrupted the holder of the lock.
+            HostWatch::Trapped(watch) if watch.writer.is_here() => {
+                watch.flights_soon().map_or_else(Vec::new, |flights| flights.pages().collect())
+            }
             HostWatch::Compared(watch) => watch.pages(),
             HostWatch::Trapped(_) => Vec::new(),
         }
