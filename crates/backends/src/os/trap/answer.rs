@@ -7,7 +7,7 @@
 //! is
 //! sent, since programs ignore it and debuggers pass it on without a word.
 
-use super::{chain::ChainedHandler, place, step, uffd::Uffd};
+use super::{chain::ChainedHandler, doubled, place, step, uffd::Uffd};
 use crate::os::page::page_size;
 use std::{
     cell::UnsafeCell,
@@ -239,7 +239,7 @@ unsafe fn answer(context: *mut c_void) {
         sleep_on(ANSWERED);
     }
     if let Some(uffd) = UFFD.get() {
-        uffd.open_pages(&(page..page + page_size()));
+        doubled::open_pages(uffd, &(page..page + page_size()));
     }
 }
 

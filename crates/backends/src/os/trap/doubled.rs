@@ -16,6 +16,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 const MREMAP_DONTUNMAP: i32 = 4;
@@ -27,14 +28,34 @@ static HELD: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// Whether the page is being moved.
 pub(super) fn is_held(address: usize) -> bool {
-    let [start, end] = [0, 1].map(|word| HELD[word].load(Ordering::Acquire));
+    let [start, end] = [0, 1].map(|word| HELD[word].load(Ordering::SeqCst));
     (start..end).contains(&address)
 }
 
-fn hold(range: &Range<usize>) {
-    HELD[0].store(range.start, Ordering::Release);
-    HELD[1].store(range.end, Ordering::Release);
+/// Opens pages, unless the first of them is being moved: whoever waits for it is woken when that is done. All
+/// opening goes this way, since a page that is opened in the middle of a move would lose what is written to
+/// it. Only system calls are made.
+pub(super) fn open_pages(uffd: &Uffd, pages: &Range<usize>) {
+    OPENERS.fetch_add(1, Ordering::SeqCst);
+    if !is_held(pages.start) {
+        uffd.open_pages(pages);
+    }
+    OPENERS.fetch_sub(1, Ordering::SeqCst);
 }
+
+/// From here on nobody opens pages of the range.
+fn hold(range: &Range<usize>) {
+    HELD[0].store(range.start, Ordering::SeqCst);
+    HELD[1].store(range.end, Ordering::SeqCst);
+    // Whoever did not see that yet is done in a moment, or was interrupted by a debugger.
+    let since = Instant::now();
+    while OPENERS.load(Ordering::SeqCst) != 0 && since.elapsed() < Duration::from_secs(1) {
+        std::thread::yield_now();
+    }
+}
+
+/// Threads that are opening pages.
+static OPENERS: AtomicUsize = AtomicUsize::new(0);
 
 fn let_go(uffd: &Uffd, range: &Range<usize>) {
     HELD[1].store(0, Ordering::Release);

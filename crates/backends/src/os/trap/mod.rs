@@ -146,7 +146,7 @@ impl Trap {
 
     /// Opens pages.
     pub fn open_pages(&self, pages: &Range<usize>) {
-        self.uffd.open_pages(pages);
+        doubled::open_pages(self.uffd, pages);
     }
 }
 
@@ -190,7 +190,7 @@ impl Monitor {
             return self.handle_device(fault);
         }
         if let Some(pages) = self.judge.free_around(fault.address) {
-            return self.uffd.open_pages(&pages);
+            return doubled::open_pages(self.uffd, &pages);
         }
         let page = fault.address / page_size() * page_size();
         let known = place::of_thread(fault.thread);
@@ -205,7 +205,7 @@ impl Monitor {
         let happens = |frames, is_open| self.judge.happens(&access, frames, is_open);
         if !(is_asked && self.ask(&access, page, verdict, happens)) {
             self.judge.happens(&access, None, true);
-            self.uffd.open_pages(&(page..page + page_size()));
+            doubled::open_pages(self.uffd, &(page..page + page_size()));
         }
     }
 
