@@ -245,7 +245,7 @@ pub enum Fact {
 
     /// The CPU accessed bytes of page-locked host memory that belong to an op in flight.
     Access(HostAccess),
-    /// The CPU touched bytes of page-locked host memory that belong to an op in flight, as it turned out later.
+    /// The CPU touched bytes of page-locked host memory that belong to an op in flight, as was seen later.
     Touched(TouchedBytes),
     /// The CPU accessed a device's address; the signal takes its course afterwards.
     DevicePointer {
@@ -720,7 +720,7 @@ pub struct HostAccess {
     pub is_system_call: bool,
 }
 
-/// The CPU touched bytes of an op between the call that submitted it and another call, in which that was seen.
+/// The CPU touched bytes of an op between the call that submitted it and another one, in which that was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TouchedBytes {
     /// When it was seen.

@@ -1,8 +1,8 @@
 //! The CPU's accesses to page-locked memory in flight, as facts: a program in C does them, and this reads
 //! what its library has seen.
 //!
-//! Where userfaultfd is not allowed the facts say so, and single accesses cannot be seen: then these tests only
-//! see that the program runs as it should. What accesses leave behind is seen everywhere.
+//! Where userfaultfd is not allowed the facts say so, and single accesses cannot be seen: then these tests
+//! only see that the program runs as it should. What accesses leave behind is seen everywhere.
 
 use ferry_watch::{
     Fact, FactReader, FactSource,

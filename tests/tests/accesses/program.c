@@ -226,7 +226,7 @@ static void registered(void)
     CHECK(munmap(own, bytes) == 0);
 }
 
-/* Another process reads memory in flight, as debuggers do: it gets an answer, and that is no access of ours. */
+/* Another process reads memory in flight, as debuggers do: it gets an answer, and we have not accessed it. */
 static void others(void)
 {
     int status = 0;
@@ -284,7 +284,8 @@ static const struct {
 } parts[] = {
     {"plain", plain},       {"neighbours", neighbours}, {"calls", calls}, {"many", many},
     {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
-    {"registered", registered}, {"device_pointer", device_pointer}, {"device_handler", device_handler}, {"others", others},
+    {"registered", registered}, {"device_pointer", device_pointer}, {"others", others},
+    {"device_handler", device_handler},
 };
 
 int main(int count, char **words)

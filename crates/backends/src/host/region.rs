@@ -75,8 +75,8 @@ struct FreeRanges {
 
 impl Region {
     /// Device memory of `capacity` bytes, in mappings of `span`. Where memory is unified there is one
-    /// mapping, which the CPU may touch. What the CPU does with the user's addresses can be watched if that is
-    /// said here.
+    /// mapping, which the CPU may touch. What the CPU does with the user's addresses can be watched if
+    /// that is said here.
     pub fn device(
         device: u32,
         capacity: usize,

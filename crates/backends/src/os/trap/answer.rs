@@ -24,8 +24,8 @@ use std::{
 pub const SIGNAL: i32 = libc::SIGURG;
 /// Frames that are kept of a stack.
 pub const MAX_FRAMES: usize = 64;
-/// How long the monitor waits for an answer of a thread that was stopped, and of one that is slow: on a machine
-/// with much to do it may get no CPU for long.
+/// How long the monitor waits for an answer of a thread that was stopped, and of one that is slow: where
+/// much is to do it may get no CPU for long.
 const PATIENCE: Duration = Duration::from_millis(500);
 const MOST_PATIENCE: Duration = Duration::from_secs(3);
 

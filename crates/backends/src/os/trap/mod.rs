@@ -8,8 +8,8 @@
 //! call is never sent a signal: where it is comes from the kernel's files (`place`), and the page stays open.
 //!
 //! What is in flight, and what becomes of what is seen, is the judge's business, who knows nothing of pages
-//! and signals. Arrows: `step` and `answer` use `uffd` and `chain`; this module uses all. Whatever happens here, the program goes
-//! on (`watchdog`).
+//! and signals. Arrows: `step` and `answer` use `uffd` and `chain`; this module uses all. Whatever happens
+//! here, the program goes on (`watchdog`).
 
 pub(in crate::os) mod answer;
 mod chain;
@@ -117,8 +117,8 @@ impl Trap {
         self.uffd.register(view)
     }
 
-    /// Has accesses to addresses of a device told of, which have no rights and nothing behind them; where that
-    /// cannot be, they stay as they are.
+    /// Has accesses to addresses of a device told of, which have no rights and nothing behind them; where
+    /// that cannot be, they stay as they are.
     pub fn watch_device(&self, addresses: &Range<usize>) -> bool {
         devices::watch(self.uffd, addresses)
     }

@@ -48,7 +48,7 @@ impl Presence {
 
     /// The view is one whose pages are going to be hidden.
     pub fn watch(&self, view: &Range<usize>) {
-        if !self.uffd.as_ref().is_some_and(|uffd| uffd.register_unprotected(view).is_ok()) {
+        if self.uffd.as_ref().is_none_or(|uffd| uffd.register_unprotected(view).is_err()) {
             self.is_exact.store(false, Ordering::Relaxed);
         }
     }

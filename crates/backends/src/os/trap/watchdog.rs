@@ -53,7 +53,7 @@ pub(super) fn begin(uffd: &'static Uffd) -> io::Result<()> {
         loop {
             thread::sleep(PAUSE);
             let steps = STEPS.load(Ordering::Acquire);
-            if steps != seen || steps % 2 == 0 {
+            if steps != seen || steps.is_multiple_of(2) {
                 (seen, since) = (steps, Instant::now());
             } else if since.elapsed() > MOST {
                 let_all_go(uffd);

@@ -3,9 +3,10 @@
 //!
 //! The bytes of an op's ends are copied when it is submitted and compared when the host joins it. Ops may
 //! change them, too: what another op in flight writes is not compared, and a destination is not while its op
-//! runs. A host function may touch what ops behind it use: those are left alone. So fewer changes are found than there are, and
-//! none that the CPU did not make. Destinations are looked at in another way as well: their whole pages are
-//! hidden from the program's view, and one that is there again at the join was touched.
+//! runs. A host function may touch what ops behind it use: those are left alone. So fewer changes are
+//! found than there are, and none that the CPU did not make. Destinations are looked at in
+//! another way as well: their whole pages are hidden from the program's view, and one that is there again at
+//! the join was touched.
 
 use super::spans::Spans;
 use ferry_backends::os::trap::{Presence, Shadow};
@@ -30,7 +31,7 @@ pub(super) struct Touch {
 
 /// Where an op is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum OpStage {
     Submitted,
     Running,
     Passed,
@@ -40,7 +41,7 @@ enum Stage {
 struct OpEnd {
     point: Point,
     is_written: bool,
-    stage: Stage,
+    stage: OpStage,
     /// All of it.
     whole: Spans,
     /// What nothing but the CPU can have changed since it was kept.
@@ -159,7 +160,7 @@ impl ComparedMemory {
             let whole = Spans::of(bytes);
             let (compared, hidden) =
                 (if is_compared { whole.clone() } else { Spans::default() }, Spans::default());
-            let stage = if is_running { Stage::Running } else { Stage::Submitted };
+            let stage = if is_running { OpStage::Running } else { OpStage::Submitted };
             let end =
                 OpEnd { point, is_written, stage, whole, compared, hidden, touch: None, is_told: false };
             block.add(end, self.presence.as_ref().filter(|_| is_compared));
@@ -186,9 +187,9 @@ impl ComparedMemory {
     /// The work of the op begins.
     pub(super) fn begun(&mut self, point: Point) {
         self.ends_of(point, |block, index| {
-            if block.ends[index].is_written && block.ends[index].stage == Stage::Submitted {
+            if block.ends[index].is_written && block.ends[index].stage == OpStage::Submitted {
                 block.look_at_bytes(index);
-                block.ends[index].stage = Stage::Running;
+                block.ends[index].stage = OpStage::Running;
             }
         });
     }
@@ -199,7 +200,7 @@ impl ComparedMemory {
             let end = &mut block.ends[index];
             if end.is_written {
                 let is_kept = end.compared.iter().all(|bytes| block.shadow.keep(bytes));
-                end.stage = if is_kept { Stage::Passed } else { Stage::Running };
+                end.stage = if is_kept { OpStage::Passed } else { OpStage::Running };
             }
         });
     }
@@ -224,9 +225,9 @@ impl ComparedMemory {
         self.busy.retain(|at| {
             let Some(block) = blocks.get_mut(at) else { return false };
             // An op that has not said that it has passed may have written.
-            let is_open = |end: &&mut OpEnd| end.is_written && end.stage == Stage::Submitted;
+            let is_open = |end: &&mut OpEnd| end.is_written && end.stage == OpStage::Submitted;
             let joined = block.ends.iter_mut().filter(|end| joins.is_joined(end.point));
-            joined.filter(is_open).for_each(|end| end.stage = Stage::Running);
+            joined.filter(is_open).for_each(|end| end.stage = OpStage::Running);
             block.look(presence, |end| joins.is_joined(end.point));
             for end in block.ends.extract_if(.., |end| joins.is_joined(end.point)) {
                 told.extend(end.touch);
@@ -251,7 +252,7 @@ impl ComparedBlock {
             if end.is_written {
                 other.compared.remove(&whole);
             }
-            if other.is_written && other.stage != Stage::Passed {
+            if other.is_written && other.stage != OpStage::Passed {
                 end.compared.remove(&other.whole);
             }
         }
@@ -286,7 +287,7 @@ impl ComparedBlock {
     fn look_at_bytes(&mut self, index: usize) {
         let end = &self.ends[index];
         // The destination of an op that runs changes.
-        if end.is_told || end.is_written && end.stage == Stage::Running {
+        if end.is_told || end.is_written && end.stage == OpStage::Running {
             return;
         }
         let change = end.compared.iter().find_map(|bytes| self.shadow.first_change(bytes));

@@ -7,8 +7,8 @@
 //! with an op (`report.rs`), with lines of Python where that runs (`lines.rs`). Forked children get memory of
 //! their own (`forking.rs`).
 //!
-//! Where userfaultfd is not allowed, what accesses have left behind is seen when work is joined: `compared.rs`
-//! says how, and `compare.rs` is its observer.
+//! Where userfaultfd is not allowed, what accesses have left behind is seen when work is joined:
+//! `compared.rs` says how, and `compare.rs` is its observer.
 //!
 //! Arrows: `flights.rs` is plain data and `report.rs` writes facts; this module knows both and the trap.
 //! `ends.rs` and `spans.rs` know none of the others.
@@ -102,8 +102,8 @@ impl HostWatch {
         }
     }
 
-    /// The whole pages of blocks that are mapped twice, with the engine's address of each; nothing in a forked
-    /// child.
+    /// The whole pages of blocks that are mapped twice, with the engine's address of each; nothing in a
+    /// forked child.
     fn pages(&self) -> Vec<(Range<usize>, usize)> {
         match self {
             // Not for ever: a signal handler that forks may have interrupted the holder of the lock.
@@ -136,9 +136,9 @@ fn begin(writer: &'static FactWriter) -> Option<HostWatch> {
     let watch = CompareWatch::new(writer);
     let reads = if watch.sees_pages() { "reads of less than a page of it" } else { "reads of it" };
     let reason = format!(
-        "the lines that touch memory in flight, {reads}, and writes that change nothing: userfaultfd: {why} (it \
-         needs root, CAP_SYS_PTRACE, access to /dev/userfaultfd, or the sysctl vm.unprivileged_userfaultfd=1; \
-         in a container --cap-add SYS_PTRACE)"
+        "the lines that touch memory in flight, {reads}, and writes that change nothing: userfaultfd: {why} \
+         (it needs root, CAP_SYS_PTRACE, access to /dev/userfaultfd, or the sysctl \
+         vm.unprivileged_userfaultfd=1; in a container --cap-add SYS_PTRACE)"
     );
     writer.write(&Fact::Unseen { reason });
     Some(HostWatch::Compared(watch))
