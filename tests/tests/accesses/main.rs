@@ -271,9 +271,11 @@ fn a_program_that_a_debugger_runs_is_told_of_and_goes_on() {
     }
 }
 
-/// What is told of each part where nothing but comparing is done: reads and writes of sources and
-/// destinations, with the offset in the page and the length.
-const TRACES: [(&str, &[(&str, &str, u64, u64)]); 8] = [
+/// What was done, to which end of a copy, the offset in the page and the length.
+type Trace = (&'static str, &'static str, u64, u64);
+
+/// What is told of each part where nothing but comparing is done.
+const TRACES: [(&str, &[Trace]); 8] = [
     ("plain", &[("write", "source", 17, 1), ("touch", "destination", 0, 4096)]),
     // The byte that is written belongs to the source, and its page to nobody as a whole.
     ("neighbours", &[("write", "source", 127, 1)]),
