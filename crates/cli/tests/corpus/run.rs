@@ -1,9 +1,11 @@
 //! Builds twins and runs them: under `ferry check`, or without it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use crate::command::{ferry, output, text};
@@ -169,11 +171,20 @@ fn program(twin: &Twin, is_fixed: bool) -> Result<Vec<PathBuf>, String> {
 
 /// Compiles a C or C++ program against our headers and the library that was built with the command.
 pub fn build(source: &Path, flags: &[&str]) -> Result<PathBuf, String> {
+    type Built = Arc<OnceLock<Result<PathBuf, String>>>;
+    // Once: one test may be running what another one wants, and stacks have no names of a file that is gone.
+    static BUILT: Mutex<BTreeMap<(PathBuf, String), Built>> = Mutex::new(BTreeMap::new());
+    let key = (source.to_owned(), flags.concat());
+    let built = BUILT.lock().expect("no panic").entry(key).or_default().clone();
+    built.get_or_init(|| compile(source, flags)).clone()
+}
+
+fn compile(source: &Path, flags: &[&str]) -> Result<PathBuf, String> {
     let is_cxx = source.extension().is_some_and(|end| end == "cc");
     let (compiler, standard) = if is_cxx { ("g++", "-std=c++17") } else { ("gcc", "-std=c11") };
     let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let program = folder().join(format!("{name}{}.out", flags.concat()));
-    // Under another name first: two tests may want the same program, and one may be running it already.
+    // Under another name first: another run of the tests may be running it.
     let fresh = program.with_extension(number().to_string());
     let library = Path::new(env!("CARGO_BIN_EXE_ferry")).with_file_name("deps");
     let mut command = Command::new(compiler);

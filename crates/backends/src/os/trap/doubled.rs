@@ -147,6 +147,8 @@ pub(super) fn unmapped(range: &Range<usize>) -> bool {
     }
     let Ok(mut doubled) = DOUBLED.try_lock() else { return false };
     let starts = doubled.range(..range.end).filter(|(start, engine)| *start + engine.len() > range.start);
+    // Moves unmap, too, and may be over when that is told: their memory is there.
+    let starts = starts.filter(|(start, _)| !is_mapped(range.start.max(**start)));
     let starts: Vec<usize> = starts.map(|(start, _)| *start).collect();
     for start in &starts {
         let Some(engine) = doubled.remove(start) else { continue };
@@ -156,6 +158,13 @@ pub(super) fn unmapped(range: &Range<usize>) -> bool {
         std::mem::forget(engine);
     }
     !starts.is_empty()
+}
+
+/// Whether something is mapped at the page.
+fn is_mapped(page: usize) -> bool {
+    let mut state = 0_u8;
+    // SAFETY: asks about one page, and writes one byte.
+    unsafe { libc::mincore(page as *mut c_void, page_size(), &mut state) == 0 }
 }
 
 /// The engine does not use its view any more. False if the range was not doubled.
