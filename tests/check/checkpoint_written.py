@@ -1,6 +1,5 @@
 # CHECK: FERRY-HOST-READ: a checkpoint is written to a file from page-locked memory, by a system call
 # without a buffer in between, before the download has been joined.
-# NEEDS: system-calls
 import ctypes
 import os
 import tempfile

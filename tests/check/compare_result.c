@@ -1,5 +1,6 @@
 /* CHECK: FERRY-HOST-READ: memcmp of the C library compares a result while a 2-D copy is still to deliver
  * it. */
+/* NEEDS: userfaultfd */
 #include "kit.h"
 
 enum { ROWS = 8, WIDTH = 96, PITCH = 128 };

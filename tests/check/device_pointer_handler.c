@@ -1,5 +1,6 @@
 /* CHECK: FERRY-DEVICE-POINTER: a thread of a program with a SIGSEGV handler of its own writes to a device
  * address. The handler jumps out of the access, and the program goes on. */
+/* NEEDS: userfaultfd */
 #include <setjmp.h>
 #include <signal.h>
 

@@ -1,5 +1,6 @@
 /* CHECK: FERRY-HOST-READ: a watchdog thread waits for an event with a limit and then says "done" in either
  * case; the thread that reads the result believes it. */
+/* NEEDS: userfaultfd */
 #include "kit.h"
 
 enum { LEN = 4096 };

@@ -1,5 +1,6 @@
 /* CHECK: FERRY-HOST-READ: a host function tells the main thread that the result is there, but it was
  * launched before the copy. */
+/* NEEDS: userfaultfd */
 #include "kit.h"
 
 enum { LEN = 4096 };

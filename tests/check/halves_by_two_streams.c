@@ -1,4 +1,5 @@
 /* CHECK: FERRY-HOST-READ: two streams bring a half of the result each, and only one of them is waited for. */
+/* NEEDS: userfaultfd */
 #include "kit.h"
 
 enum { LEN = 2048, HALF = LEN / 2 };

@@ -1,5 +1,6 @@
 /* CHECK: FERRY-HOST-READ: the stream that is synchronised waits for a notify of the copying stream, which
  * is recorded before the copy and not after it. */
+/* NEEDS: userfaultfd */
 #include "kit.h"
 
 enum { LEN = 4096 };

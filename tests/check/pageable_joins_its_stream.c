@@ -1,5 +1,6 @@
 /* CHECK: FERRY-HOST-WRITE: an asynchronous copy of pageable memory waits for its own stream, and the
  * program takes it for a wait for all streams. */
+/* NEEDS: userfaultfd */
 #include "kit.h"
 
 enum { LEN = 2 * 4096 };

@@ -1,4 +1,5 @@
 /* CHECK: FERRY-HOST-READ: printf prints a text while the copy that brings it is in flight. */
+/* NEEDS: userfaultfd */
 #include "kit.h"
 
 enum { LEN = 64 };

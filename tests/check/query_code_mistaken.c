@@ -1,5 +1,6 @@
 /* CHECK: FERRY-HOST-READ: the code of aclrtQueryEventStatus, which says that the question could be asked,
  * is taken for the answer that the event is complete. */
+/* NEEDS: userfaultfd */
 #include "kit.h"
 
 enum { LEN = 4096 };

@@ -1,5 +1,6 @@
 /* CHECK: FERRY-HOST-READ: the program asks a few times whether the stream is done, and reads the result
  * although no answer was yes. The fixed twin leaves its loop only when the stream is complete. */
+/* NEEDS: userfaultfd */
 #include "kit.h"
 
 enum { LEN = 4096 };

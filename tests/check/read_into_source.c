@@ -1,6 +1,5 @@
 /* CHECK: FERRY-HOST-WRITE: read(2) puts the next packet into a buffer that is still being uploaded: the
  * kernel writes it on the program's behalf. */
-/* NEEDS: system-calls */
 #include "kit.h"
 
 enum { LEN = 2048 };

@@ -1,4 +1,5 @@
 /* CHECK: FERRY-HOST-READ: a result is read right after its download was asked for. */
+/* NEEDS: userfaultfd */
 #include "kit.h"
 
 enum { COUNT = 1000, LEN = COUNT * sizeof(int) };

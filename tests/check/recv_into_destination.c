@@ -1,6 +1,5 @@
 /* CHECK: FERRY-HOST-WRITE: a message is received, with recvmsg(2), into the place to which a download is
  * in flight. */
-/* NEEDS: system-calls */
 #include <sys/socket.h>
 #include <sys/uio.h>
 

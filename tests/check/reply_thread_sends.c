@@ -1,6 +1,6 @@
 /* CHECK: FERRY-HOST-READ: a thread that sends replies is given a result whose download has only been asked
  * for, and hands it to send(2). */
-/* NEEDS: system-calls */
+/* NEEDS: userfaultfd */
 #include <sys/socket.h>
 
 #include "kit.h"

@@ -1,6 +1,5 @@
 /* CHECK: FERRY-HOST-READ: write(2) stores a result in a file before its download is joined: the kernel
  * reads it. */
-/* NEEDS: system-calls */
 #include <fcntl.h>
 
 #include "kit.h"

@@ -1,5 +1,6 @@
 /* CHECK: FERRY-HOST-READ: a synchronise with a timeout has timed out, and the program does not look at its
  * code. */
+/* NEEDS: userfaultfd */
 #include "kit.h"
 
 enum { LEN = 4096 };

@@ -73,6 +73,9 @@ pub struct CheckArgs {
     /// what nobody asked for: for the plugin of pytest
     #[arg(long, hide = true, conflicts_with = "seeds")]
     answer: bool,
+    /// See accesses of the CPU by means that need no privileges: for tests of that
+    #[arg(long, hide = true)]
+    unprivileged: bool,
     /// Also write every fact to this file, as text: for those who work on the checker
     #[arg(long, value_name = "FILE", hide = true)]
     facts: Option<PathBuf>,
@@ -155,6 +158,7 @@ fn watched_run<'a>(args: &'a CheckArgs, more: &'a [(&'a str, OsString)]) -> Watc
         stacks: true,
         accesses: true,
         precise: args.precise,
+        compared: args.unprivileged,
         complete: true,
         ..Wanted::default()
     };

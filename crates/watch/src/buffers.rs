@@ -44,6 +44,8 @@ pub struct FileHead {
     pub lost: AtomicU64,
     /// How many buffers were claimed so far.
     pub claims: AtomicU64,
+    /// Not 0: the reader has taken all that it is going to take.
+    pub closed: AtomicU64,
 }
 
 /// The head of a buffer.
@@ -85,14 +87,24 @@ pub struct Wanted {
     pub accesses: bool,
     /// No access is missed, whatever that costs.
     pub precise: bool,
+    /// Accesses are seen by means that need no privileges, even where others could be had.
+    pub compared: bool,
     /// All facts: a thread that finds no room waits for it, as long as the reader goes on reading.
     pub complete: bool,
 }
 
 impl Wanted {
     fn bits(self) -> u64 {
-        let all =
-            [self.pieces, self.stacks, self.hashes, self.bytes, self.accesses, self.precise, self.complete];
+        let all = [
+            self.pieces,
+            self.stacks,
+            self.hashes,
+            self.bytes,
+            self.accesses,
+            self.precise,
+            self.complete,
+            self.compared,
+        ];
         all.iter().enumerate().map(|(bit, is_wanted)| u64::from(*is_wanted) << bit).sum()
     }
 
@@ -106,6 +118,7 @@ impl Wanted {
             accesses: has(4),
             precise: has(5),
             complete: has(6),
+            compared: has(7),
         }
     }
 }

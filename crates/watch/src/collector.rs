@@ -102,6 +102,8 @@ impl Collector {
 
     /// Takes and hands on everything: the program has ended.
     pub fn finish(&mut self, reader: &mut impl FactReader) {
+        // A process that goes on has nobody to wait for.
+        self.buffers.head().closed.store(1, Ordering::Relaxed);
         self.take_all(Sample::now());
         self.waiting.sort_by_key(|waiting| waiting.time);
         self.hand_on(Nanos::MAX, reader);

@@ -245,6 +245,8 @@ pub enum Fact {
 
     /// The CPU accessed bytes of page-locked host memory that belong to an op in flight.
     Access(HostAccess),
+    /// The CPU touched bytes of page-locked host memory that belong to an op in flight, as was seen later.
+    Touched(TouchedBytes),
     /// The CPU accessed a device's address; the signal takes its course afterwards.
     DevicePointer {
         /// When.
@@ -286,6 +288,7 @@ impl Fact {
             Fact::Joined(joined) => Some(joined.time),
             Fact::Captured(captured) => Some(captured.time),
             Fact::Access(access) => Some(access.time),
+            Fact::Touched(touched) => Some(touched.time),
             Fact::Ended { time }
             | Fact::StreamGone { time, .. }
             | Fact::Known { time, .. }
@@ -715,4 +718,23 @@ pub struct HostAccess {
     pub stack: u32,
     /// Whether a system call of the thread accessed them.
     pub is_system_call: bool,
+}
+
+/// The CPU touched bytes of an op between the call that submitted it and another one, in which that was seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TouchedBytes {
+    /// When it was seen.
+    pub time: Nanos,
+    /// The call in which it was seen; it may be one of any thread.
+    pub site: CallSite,
+    /// The first byte, as the program calls it.
+    pub address: u64,
+    /// How many bytes; of pages that were touched, all.
+    pub len: u64,
+    /// Whether bytes have changed. Otherwise they were read, or written with what was there.
+    pub is_write: bool,
+    /// The op.
+    pub point: Point,
+    /// Whether the op writes the bytes; otherwise it reads them.
+    pub is_destination: bool,
 }

@@ -59,6 +59,7 @@ mod kind {
     pub const DEVICE_POINTER: u16 = 35;
     pub const OPENED: u16 = 36;
     pub const UNSEEN: u16 = 37;
+    pub const TOUCHED: u16 = 38;
     pub const FAILURE: u16 = 40;
     pub const LENT: u16 = 41;
 }

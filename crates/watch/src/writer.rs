@@ -269,7 +269,11 @@ impl FactWriter {
     fn claim(&self, thread: u32) -> Option<usize> {
         let claim = || self.shared.buffers.claim(self.shared.process, thread);
         let mut waited = Duration::ZERO;
-        while self.wanted.complete && waited < PATIENCE && !self.shared.is_unread.load(Ordering::Relaxed) {
+        let is_unread = || {
+            self.shared.is_unread.load(Ordering::Relaxed)
+                || self.shared.buffers.head().closed.load(Ordering::Relaxed) != 0
+        };
+        while self.wanted.complete && waited < PATIENCE && !is_unread() {
             if let Some(index) = claim() {
                 return Some(index);
             }

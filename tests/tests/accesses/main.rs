@@ -1,21 +1,21 @@
 //! The CPU's accesses to page-locked memory in flight, as facts: a program in C does them, and this reads
 //! what its library has seen.
 //!
-//! Where userfaultfd is not allowed the facts say so, and nothing can be seen: then these tests only see that
-//! the program runs as it should.
+//! Where userfaultfd is not allowed the facts say so, and single accesses cannot be seen: then these tests
+//! only see that the program runs as it should. What accesses leave behind is seen everywhere.
 
 use ferry_watch::{
     Fact, FactReader, FactSource,
     buffers::{Buffers, Wanted},
     collector::Collector,
-    fact::HostAccess,
+    fact::{HostAccess, TouchedBytes},
     symbols::Symbols,
 };
 use std::{
     fs::File,
     os::{
         fd::{AsRawFd, FromRawFd},
-        unix::process::ExitStatusExt,
+        unix::process::{CommandExt, ExitStatusExt},
     },
     path::{Path, PathBuf},
     process::Command,
@@ -49,6 +49,7 @@ fn program() -> &'static Path {
 struct Seen {
     process: u32,
     accesses: Vec<HostAccess>,
+    touched: Vec<TouchedBytes>,
     pointers: Vec<(bool, u32)>,
     opened: u64,
     unseen: Vec<String>,
@@ -61,6 +62,7 @@ impl FactReader for Seen {
         match fact {
             Fact::Started(_) => self.process = source.process,
             Fact::Access(access) => self.accesses.push(*access),
+            Fact::Touched(touched) => self.touched.push(*touched),
             Fact::DevicePointer { is_write, stack, .. } => self.pointers.push((*is_write, *stack)),
             Fact::Opened { count, .. } => self.opened = *count,
             Fact::Unseen { reason } => self.unseen.push(reason.clone()),
@@ -107,11 +109,14 @@ fn run(part: &str, precise: bool) -> Seen {
 }
 
 fn run_to_any_end(part: &str, precise: bool) -> (Seen, std::process::ExitStatus, String) {
+    let wanted = Wanted { accesses: true, precise, ..Wanted::default() };
+    run_wanted(part, wanted, &mut Command::new(program()))
+}
+
+fn run_wanted(part: &str, wanted: Wanted, command: &mut Command) -> (Seen, std::process::ExitStatus, String) {
     // SAFETY: the name is a C string; the descriptor is ours. The child has it, too, under its number.
     let file = unsafe { File::from_raw_fd(libc::memfd_create(c"facts".as_ptr(), 0)) };
-    let wanted = Wanted { accesses: true, precise, ..Wanted::default() };
     let buffers = Buffers::create(&file, 64 << 20, wanted).expect("there is room for buffers");
-    let mut command = Command::new(program());
     command.arg(part).env_remove("LD_LIBRARY_PATH").env("FERRY_BACKEND", "host");
     let done = command.env("FERRY_WATCH", format!("/proc/self/fd/{}", file.as_raw_fd())).output();
     let done = done.expect("it starts");
@@ -214,4 +219,121 @@ fn a_device_pointer_is_told_and_the_signal_takes_its_course() {
     let [(is_write, stack)] = seen.pointers[..] else { panic!("{:?}", seen.pointers) };
     let stack = seen.stack(stack);
     assert!(is_write && stack[0] == "device_pointer", "{stack:?}");
+}
+
+#[test]
+fn a_device_pointer_is_told_though_the_program_has_a_handler_of_its_own() {
+    let mut seen = run("device_handler", false);
+    if !seen.unseen.is_empty() {
+        return eprintln!("skipped: {}", seen.unseen[0]);
+    }
+    let pointers = std::mem::take(&mut seen.pointers);
+    let told = pointers.into_iter().map(|(is_write, stack)| (is_write, seen.stack(stack)));
+    let told: Vec<_> =
+        told.map(|(is_write, stack)| (is_write, stack.contains(&"device_handler".into()))).collect();
+    assert_eq!(told, [(true, true), (false, true), (true, true)], "a write, and a read and a write by calls");
+}
+
+#[test]
+fn what_another_process_reads_is_no_access_of_the_programs() {
+    let mut seen = run("others", false);
+    let Some(told) = seen.accesses("others") else { return };
+    assert_eq!(told, []);
+}
+
+#[test]
+fn a_program_that_a_debugger_runs_is_told_of_and_goes_on() {
+    if Command::new("gdb").arg("--version").output().is_err() {
+        return eprintln!("skipped: gdb is not there");
+    }
+    for part in ["plain", "calls", "many", "device_handler"] {
+        let wanted = Wanted { accesses: true, ..Wanted::default() };
+        let mut gdb = Command::new("timeout");
+        gdb.args([
+            "-k",
+            "5",
+            "120",
+            "gdb",
+            "-nx",
+            "-q",
+            "-batch",
+            "-ex",
+            "handle SIGSEGV nostop noprint pass",
+        ]);
+        gdb.args(["-ex", "run", "--args"]).arg(program());
+        let (mut seen, status, said) = run_wanted(part, wanted, &mut gdb);
+        let is_refused = said.contains("ptrace") || said.contains("ASLR");
+        if is_refused && !said.contains("ok\n") {
+            return eprintln!("skipped: gdb cannot run programs here: {said}");
+        }
+        assert!(status.success() && said.contains("ok\n"), "{part}: {status}: {said}");
+        assert!(said.contains("exited normally"), "{part}: {said}");
+        let Some(told) = seen.accesses("main") else { return };
+        match part {
+            "plain" => assert_eq!(told, [("write", "source", true), ("read", "destination", true)]),
+            "calls" => assert_eq!(told.len(), 2, "{told:?}"),
+            "many" => assert!(told.contains(&("write", "source", true)), "{told:?}"),
+            _ => assert_eq!(seen.pointers.len(), 3, "{:?}", seen.pointers),
+        }
+    }
+}
+
+/// What was done, to which end of a copy, the offset in the page and the length.
+type Trace = (&'static str, &'static str, u64, u64);
+
+/// What is told of each part where nothing but comparing is done.
+const TRACES: [(&str, &[Trace]); 8] = [
+    ("plain", &[("write", "source", 17, 1), ("touch", "destination", 0, 4096)]),
+    // The byte that is written belongs to the source, and its page to nobody as a whole.
+    ("neighbours", &[("write", "source", 127, 1)]),
+    ("calls", &[("touch", "destination", 0, 4096)]),
+    ("many", &[("write", "source", 100, 10000)]),
+    ("events", &[("write", "source", 1, 1)]),
+    ("blocked", &[("write", "source", 17, 1)]),
+    ("forks", &[("write", "source", 17, 1)]),
+    ("registered", &[("write", "source", 17, 1)]),
+];
+
+fn assert_traces(wanted: Wanted, prepare: impl Fn(&mut Command)) {
+    for (part, want) in TRACES {
+        let mut command = Command::new(program());
+        prepare(&mut command);
+        let (seen, status, said) = run_wanted(part, wanted, &mut command);
+        assert!(status.success() && said.ends_with("ok\n"), "{part}: {status}: {said}");
+        let [unseen] = &seen.unseen[..] else { panic!("{part}: {:?}", seen.unseen) };
+        assert!(unseen.contains("CAP_SYS_PTRACE") && seen.accesses.is_empty(), "{part}: {unseen}");
+        let told = seen.touched.iter().map(|touched| {
+            let what = if touched.is_write { "write" } else { "touch" };
+            let end = if touched.is_destination { "destination" } else { "source" };
+            (what, end, touched.address % 4096, touched.len)
+        });
+        assert_eq!(told.collect::<Vec<_>>(), want, "{part}");
+    }
+}
+
+#[test]
+fn without_userfaultfd_what_accesses_leave_behind_is_told() {
+    assert_traces(Wanted { accesses: true, compared: true, ..Wanted::default() }, |_| {});
+}
+
+#[test]
+fn any_user_is_told_what_accesses_leave_behind() {
+    const NOBODY: u32 = 65534;
+    // SAFETY: asks for a number.
+    if unsafe { libc::geteuid() } == 0 {
+        let can_start = Command::new(program()).arg("nothing").uid(NOBODY).output();
+        if !can_start.is_ok_and(|done| done.status.success()) {
+            return eprintln!("skipped: another user cannot start {}", program().display());
+        }
+    }
+    let allowed = std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd");
+    if allowed.is_ok_and(|text| text.trim() == "1") {
+        return eprintln!("skipped: everybody has the privileged form here");
+    }
+    assert_traces(Wanted { accesses: true, ..Wanted::default() }, |command| {
+        // SAFETY: asks for a number.
+        if unsafe { libc::geteuid() } == 0 {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+    });
 }

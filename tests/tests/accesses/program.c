@@ -1,6 +1,7 @@
 /* One program with a part for each test of accesses; its first argument names the part. Every part ends with
    "ok" on standard output. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -9,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -78,6 +81,7 @@ static void calls(void)
 {
     int ends[2];
     CHECK(pipe(ends) == 0);
+    memset((char *)host, 0, 4096); /* as on the device: the bytes that are sent do not depend on timing */
     down(0, 4096);
     CHECK(send_bytes(ends[1]) == 64);
     join();
@@ -253,6 +257,56 @@ static void moves(void)
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
+/* Another process reads memory in flight, as debuggers do: it gets an answer, and we have not accessed it. */
+static void others(void)
+{
+    int status = 0;
+    pid_t this = getpid();
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    down(0, 4096);
+    pid_t child = fork();
+    if (child == 0) {
+        char bytes[64];
+        struct iovec to = {bytes, sizeof bytes}, from = {(char *)host, sizeof bytes};
+        alarm(30);
+        process_vm_readv(this, &to, 1, &from, 1, 0);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    join();
+    CHECK(read_byte(0) == 0);
+}
+
+/* A handler that came after the library's, and calls that are given an address of a device. */
+__attribute__((noinline)) static void poke(volatile char *at) { *at = 1; }
+static void device_handler(void)
+{
+    int ends[2], status = 0;
+    CHECK(pipe(ends) == 0);
+    signal(SIGSEGV, on_segv);
+    for (int turn = 0; turn < 3; turn++)
+        if (sigsetjmp(back, 1) == 0) {
+            poke(device);
+            CHECK(0);
+        }
+    errno = 0;
+    CHECK(write(ends[1], device + 8192, 64) == -1 && errno == EFAULT);
+    CHECK(write(ends[1], "x", 1) == 1);
+    CHECK(read(ends[0], device + 16384, 1) == -1 && errno == EFAULT);
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        poke(device + 32768);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    /* Locking all memory touches all pages, and is no use of any. */
+    mlockall(MCL_CURRENT);
+    munlockall();
+    up(0, 4096);
+    join();
+}
+
 static void device_pointer(void) { *(volatile char *)device = 1; }
 
 static const struct {
@@ -262,6 +316,7 @@ static const struct {
     {"plain", plain},       {"neighbours", neighbours}, {"calls", calls}, {"many", many},
     {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
     {"registered", registered}, {"moves", moves}, {"device_pointer", device_pointer},
+    {"others", others},     {"device_handler", device_handler},
 };
 
 int main(int count, char **words)

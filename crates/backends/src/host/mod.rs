@@ -67,6 +67,11 @@ pub trait ViewWatch: Debug + Send + Sync {
     /// The program's view `user` is there, of which the engine's begins at `at`.
     fn viewed(&self, user: Range<usize>, at: usize);
 
+    /// The program has these addresses of a device, with nothing behind them that the CPU could use.
+    fn reserved(&self, addresses: Range<usize>) {
+        let _ = addresses;
+    }
+
     /// The program's view is about to end.
     fn gone(&self, user: Range<usize>);
 
@@ -120,6 +125,9 @@ impl Host {
         // the program's.
         let most = mapping::address_limit() / 2 / (2 * options.devices.len() + 2);
         let devices = devices(&options, most)?;
+        if let Some(views) = options.views.as_ref().filter(|_| !options.is_unified) {
+            devices.iter().for_each(|region| views.reserved(region.addresses()));
+        }
         let page_locked = page_locked(options.views.as_deref(), MappingSize::up_to(most))?;
         let regions = Arc::new(Regions {
             devices,
@@ -340,7 +348,7 @@ fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
         ))));
     }
     let device = |(id, ((size, span), share)): (usize, ((usize, MappingSize), Option<Share>))| {
-        let region = Region::device(id as u32, size, span, options.is_unified);
+        let region = Region::device(id as u32, size, span, options.is_unified, options.views.is_some());
         let told = |error: ferry_core::Error| error.kind.because(note(&error.note));
         let region = region.map_err(|error| if is_exact { told(error) } else { error })?;
         Ok(region

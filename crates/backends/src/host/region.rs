@@ -75,14 +75,27 @@ struct FreeRanges {
 
 impl Region {
     /// Device memory of `capacity` bytes, in mappings of `span`. Where memory is unified there is one
-    /// mapping, which the CPU may touch.
-    pub fn device(device: u32, capacity: usize, span: MappingSize, is_unified: bool) -> Result<Region> {
+    /// mapping, which the CPU may touch. What the CPU does with the user's addresses can be watched if
+    /// that is said here.
+    pub fn device(
+        device: u32,
+        capacity: usize,
+        span: MappingSize,
+        is_unified: bool,
+        is_watched: bool,
+    ) -> Result<Region> {
         span.shrinking(capacity, |len| {
             let (bytes, file) = Mapping::shared(&format!("ferry:device{device}-memory"), len)?;
             bytes.advise(0, len, libc::MADV_DONTFORK);
             bytes.advise(0, len, libc::MADV_DONTDUMP);
             let (user, bytes) = match is_unified {
                 true => (bytes, None),
+                // An empty file cannot be watched.
+                false if is_watched => {
+                    let (user, _) = Mapping::shared(&format!("ferry:device{device}"), len)?;
+                    user.advise(0, len, libc::MADV_DONTDUMP);
+                    (user, Some(bytes))
+                }
                 false => (Mapping::bare(&format!("ferry:device{device}"), len)?, Some(bytes)),
             };
             Ok(Region::new(Home::Device(device), user, bytes, file, capacity))
@@ -146,6 +159,11 @@ impl Region {
     pub fn views(&self) -> (Range<usize>, usize) {
         let start = self.base() + edge();
         (start..self.base() + self.user.len() - edge(), self.engine().addr() + edge())
+    }
+
+    /// All of the user's addresses.
+    pub fn addresses(&self) -> Range<usize> {
+        self.base()..self.base() + self.user.len()
     }
 
     /// The first of the user's addresses.
@@ -427,8 +445,8 @@ mod tests {
 
     #[test]
     fn freed_addresses_rest_and_bytes_come_back() {
-        let region =
-            Region::device(0, 64 << 20, MappingSize::up_to(usize::MAX), false).expect("a small device");
+        let region = Region::device(0, 64 << 20, MappingSize::up_to(usize::MAX), false, false)
+            .expect("a small device");
         let first = region.alloc(&request(100, 4096)).expect("room");
         assert_eq!(region.info(), Ok(((64 << 20) - 4096, 64 << 20)));
         region.free(&first);
@@ -438,7 +456,8 @@ mod tests {
 
     #[test]
     fn a_range_that_is_too_large_to_rest_wakes_no_other() {
-        let region = Region::device(0, 1 << 30, MappingSize::up_to(usize::MAX), false).expect("a device");
+        let region =
+            Region::device(0, 1 << 30, MappingSize::up_to(usize::MAX), false, false).expect("a device");
         let [small, large] =
             [4096, QUARANTINE_BYTES + 1].map(|len| region.alloc(&request(len, 4096)).expect("room"));
         region.free(&small);
@@ -448,8 +467,8 @@ mod tests {
 
     #[test]
     fn large_pages_are_aligned_and_counted_whole() {
-        let region =
-            Region::device(0, 64 << 20, MappingSize::up_to(usize::MAX), false).expect("a small device");
+        let region = Region::device(0, 64 << 20, MappingSize::up_to(usize::MAX), false, false)
+            .expect("a small device");
         let block = region.alloc(&request((2 << 20) + 1, 2 << 20)).expect("room");
         assert_eq!(block.base % (2 << 20), 0);
         assert_eq!(region.info(), Ok((60 << 20, 64 << 20)));
@@ -461,7 +480,7 @@ mod tests {
     #[test]
     fn everything_is_used_again_when_space_runs_short() {
         let region =
-            Region::device(0, 1 << 20, MappingSize::up_to(usize::MAX), false).expect("a small device");
+            Region::device(0, 1 << 20, MappingSize::up_to(usize::MAX), false, false).expect("a small device");
         for round in 0..20_000 {
             let block =
                 region.alloc(&request(1 << 20, 4096)).unwrap_or_else(|e| panic!("round {round}: {e}"));
@@ -472,7 +491,8 @@ mod tests {
     #[test]
     fn a_region_holds_all_that_was_asked_for_or_is_not_made() {
         let (capacity, little) = (1 << 40, 1 << 30);
-        let made = |span| Region::device(0, capacity, span, false).and_then(|region| Ok(region.info()?.1));
+        let made =
+            |span| Region::device(0, capacity, span, false, false).and_then(|region| Ok(region.info()?.1));
         assert_eq!(made(MappingSize::holding(capacity, little)), Ok(capacity));
         assert!(made(MappingSize::up_to(little)).is_ok_and(|total| total < little));
         assert!(made(MappingSize::holding(1 << 47, little)).is_err(), "no process has so many addresses");
@@ -481,7 +501,7 @@ mod tests {
     #[test]
     fn mappings_show_by_name() {
         let region =
-            Region::device(7, 1 << 20, MappingSize::up_to(usize::MAX), false).expect("a small device");
+            Region::device(7, 1 << 20, MappingSize::up_to(usize::MAX), false, false).expect("a small device");
         let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
         let line = maps
             .lines()

@@ -20,7 +20,9 @@ pub fn finding(finding: &CheckFinding, terminal: &Terminal) -> Vec<String> {
     if finding.count > 1 {
         lines.push(format!("  Seen {} times.", finding.count));
     }
-    lines.extend(stack(access_title(finding.id), &finding.access));
+    if !finding.access.is_empty() || finding.work.is_none() {
+        lines.extend(stack(access_title(finding.id), &finding.access));
+    }
     if let Some(work) = finding.work.as_ref().filter(|work| work.stack != finding.access) {
         let stream = work.stream.map(|stream| format!(" in stream {stream}")).unwrap_or_default();
         lines.extend(stack(&format!("{}{stream}", work.call), &work.stack));

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use run::{
-    build, can_run, check, check_silent, conformance_suites, in_parallel, python, root, run_plain,
+    Sight, build, can_run, check, check_silent, conformance_suites, in_parallel, python, root, run_plain,
     rust_examples,
 };
 use twin::{IDS, Language, Twin, language};
@@ -65,12 +65,12 @@ fn twins() -> Vec<Twin> {
 }
 
 /// Checks both twins of each file and prints a table of what differs.
-fn check_all(twins: &[Twin]) {
+fn check_all(twins: &[Twin], sight: Sight) {
     let (able, unable): (Vec<&Twin>, Vec<&Twin>) = twins.iter().partition(|twin| can_run(twin).is_ok());
     for twin in unable {
         println!("{:32} not run: {}", twin.name(), can_run(twin).unwrap_err());
     }
-    let rows: Vec<Vec<String>> = in_parallel(&able, |twin| check(twin));
+    let rows: Vec<Vec<String>> = in_parallel(&able, |twin| check(twin, sight));
     let wrong = rows.iter().filter(|rows| !rows.is_empty()).count();
     let table = rows.concat().join("\n");
     assert!(wrong == 0, "{wrong} of {} files are not reported as they should:\n{table}", able.len());
@@ -96,13 +96,27 @@ fn a_selection_is_reported_at_its_lines_and_silent_when_fixed() {
     assert_eq!(twins.len(), SELECTION.len(), "a file of the selection is gone");
     let ids: BTreeSet<&str> = twins.iter().map(|twin| twin.id.as_str()).collect();
     assert_eq!(ids, BTreeSet::from(IDS), "the ids of the selection");
-    check_all(&twins);
+    check_all(&twins, Sight::of_this_user());
+}
+
+#[test]
+fn accesses_are_found_without_privileges() {
+    let mut twins = twins();
+    twins.retain(|twin| SELECTION.contains(&twin.name()) && twin.is_access());
+    assert!(twins.iter().filter(|twin| !twin.needs_userfaultfd).count() >= 5, "what can be seen");
+    check_all(&twins, Sight::Traces);
+}
+
+#[test]
+#[ignore = "the deep step `check` runs it"]
+fn every_access_that_leaves_something_behind_is_found_without_privileges() {
+    check_all(&twins(), Sight::Traces);
 }
 
 #[test]
 #[ignore = "the deep step `check` runs it"]
 fn every_bug_is_reported_at_its_lines_and_every_fix_is_silent() {
-    check_all(&twins());
+    check_all(&twins(), Sight::of_this_user());
 }
 
 #[test]

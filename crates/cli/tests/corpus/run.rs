@@ -1,9 +1,11 @@
 //! Builds twins and runs them: under `ferry check`, or without it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use crate::command::{ferry, output, text};
@@ -34,29 +36,52 @@ fn number() -> u64 {
     u64::from(std::process::id()) << 32 | NEXT.fetch_add(1, Ordering::Relaxed) as u64
 }
 
-/// Whether this machine can show the mistake, or why not.
+/// How accesses of the CPU are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// Each one, with its line.
+    Lines,
+    /// By what they leave behind, which needs no privileges.
+    Traces,
+}
+
+impl Sight {
+    /// What this user may have: the privileged form of userfaultfd is for root, or for all where the
+    /// administrator has said so.
+    pub fn of_this_user() -> Sight {
+        // SAFETY: takes nothing and touches no memory.
+        let is_root = unsafe { libc::geteuid() } == 0;
+        let allowed = fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd");
+        let is_allowed = allowed.is_ok_and(|text| text.trim() == "1");
+        if is_root || is_allowed { Sight::Lines } else { Sight::Traces }
+    }
+}
+
+/// Whether this machine can run the file, or why not.
 pub fn can_run(twin: &Twin) -> Result<(), String> {
-    if twin.language == Language::Python && python().is_none() {
-        return Err(format!("{PYTHON} names no Python"));
+    match twin.language == Language::Python && python().is_none() {
+        true => Err(format!("{PYTHON} names no Python")),
+        false => Ok(()),
     }
-    if twin.needs_system_calls && !sees_system_calls() {
-        return Err("userfaultfd does not show system calls to this user".to_owned());
-    }
-    Ok(())
 }
 
 /// Runs both twins of a file under the checker; a row for each difference.
-pub fn check(twin: &Twin) -> Vec<String> {
-    [false, true].into_iter().flat_map(|is_fixed| check_one(twin, is_fixed)).collect()
+pub fn check(twin: &Twin, sight: Sight) -> Vec<String> {
+    // What cannot be seen is not run.
+    let is_seen = sight == Sight::Lines || !twin.needs_userfaultfd;
+    let runs = [false, true].into_iter().filter(|is_fixed| *is_fixed || is_seen);
+    runs.flat_map(|is_fixed| check_one(twin, is_fixed, sight)).collect()
 }
 
-fn check_one(twin: &Twin, is_fixed: bool) -> Vec<String> {
+fn check_one(twin: &Twin, is_fixed: bool, sight: Sight) -> Vec<String> {
     let command = match program(twin, is_fixed) {
         Ok(command) => command,
         Err(why) => return vec![row(twin, is_fixed, "a program", &why)],
     };
-    let (exit, json, said) = checked(twin.name(), &twin.options, &command, is_fixed);
-    let faults = judge(twin, &Run { is_fixed, exit, json });
+    let more = (sight == Sight::Traces).then(|| "--unprivileged".to_owned());
+    let options: Vec<String> = twin.options.iter().cloned().chain(more).collect();
+    let (exit, json, said) = checked(twin.name(), &options, &command, is_fixed);
+    let faults = judge(twin, &Run { is_fixed, exit, json, has_lines: sight == Sight::Lines });
     let mut rows: Vec<String> =
         faults.iter().map(|fault| row(twin, is_fixed, &fault.expected, &fault.given)).collect();
     if !rows.is_empty() {
@@ -176,11 +201,20 @@ pub fn conformance_suites() -> Vec<(String, PathBuf)> {
 
 /// Compiles a C or C++ program against our headers and the library that was built with the command.
 pub fn build(source: &Path, flags: &[&str]) -> Result<PathBuf, String> {
+    type Built = Arc<OnceLock<Result<PathBuf, String>>>;
+    // Once: one test may be running what another one wants, and stacks have no names of a file that is gone.
+    static BUILT: Mutex<BTreeMap<(PathBuf, String), Built>> = Mutex::new(BTreeMap::new());
+    let key = (source.to_owned(), flags.concat());
+    let built = BUILT.lock().expect("no panic").entry(key).or_default().clone();
+    built.get_or_init(|| compile(source, flags)).clone()
+}
+
+fn compile(source: &Path, flags: &[&str]) -> Result<PathBuf, String> {
     let is_cxx = source.extension().is_some_and(|end| end == "cc");
     let (compiler, standard) = if is_cxx { ("g++", "-std=c++17") } else { ("gcc", "-std=c11") };
     let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let program = folder().join(format!("{name}{}.out", flags.concat()));
-    // Under another name first: two tests may want the same program, and one may be running it already.
+    // Under another name first: another run of the tests may be running it.
     let fresh = program.with_extension(number().to_string());
     let library = Path::new(env!("CARGO_BIN_EXE_ferry")).with_file_name("deps");
     let mut command = Command::new(compiler);
@@ -197,14 +231,6 @@ pub fn build(source: &Path, flags: &[&str]) -> Result<PathBuf, String> {
 /// The Python that is named for the twins in Python.
 pub fn python() -> Option<PathBuf> {
     std::env::var_os(PYTHON).filter(|python| !python.is_empty()).map(PathBuf::from)
-}
-
-/// The privileged form of userfaultfd is for root, or for all where the administrator has said so.
-fn sees_system_calls() -> bool {
-    // SAFETY: takes nothing and touches no memory.
-    let is_root = unsafe { libc::geteuid() } == 0;
-    let allowed = fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd");
-    is_root || allowed.is_ok_and(|text| text.trim() == "1")
 }
 
 /// Does something with each of these, on as many threads as there are processors; what came of them.

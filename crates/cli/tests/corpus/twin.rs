@@ -39,8 +39,8 @@ pub struct Twin {
     pub options: Vec<String>,
     /// What the buggy twin exits with where nobody checks it; 128 and the number of the signal that ends it.
     pub exit: i32,
-    /// Whether the mistake is made inside a system call, which an unprivileged userfaultfd does not show.
-    pub needs_system_calls: bool,
+    /// Whether the access leaves nothing behind that can be seen without a privileged userfaultfd.
+    pub needs_userfaultfd: bool,
 }
 
 impl Twin {
@@ -61,13 +61,18 @@ impl Twin {
             work: marked(text, "WORK")?,
             options: options.split_whitespace().map(str::to_owned).collect(),
             exit: exit.map_err(|error| format!("EXIT: {error}"))?,
-            needs_system_calls: field(text, "NEEDS") == Some("system-calls"),
+            needs_userfaultfd: field(text, "NEEDS") == Some("userfaultfd"),
         })
     }
 
     /// The name of the file, by which stacks are searched.
     pub fn name(&self) -> &str {
         self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
+    /// Whether the mistake is an access of the CPU to memory in flight.
+    pub fn is_access(&self) -> bool {
+        ["FERRY-HOST-READ", "FERRY-HOST-WRITE"].contains(&self.id.as_str())
     }
 
     /// Leaks do not change the exit code, nor do captures that only `--capture-lint` finds fault with.
@@ -130,10 +135,10 @@ mod tests {
         assert_eq!((twin.name(), twin.id.as_str(), twin.severity()), ("b.c", "FERRY-LEAK", "warning"));
         assert_eq!((twin.access, twin.work, twin.exit), (4, None, 139));
         assert_eq!(twin.options, ["--leaks", "-v"]);
-        let text = "# CHECK: FERRY-LOST: a\n# b.\n# NEEDS: system-calls\nf()  # WORK ACCESS\n";
+        let text = "# CHECK: FERRY-LOST: a\n# b.\n# NEEDS: userfaultfd\nf()  # WORK ACCESS\n";
         let twin = parse("b.py", text).expect("a twin");
         assert_eq!((twin.access, twin.work, twin.severity()), (4, Some(4), "error"));
-        assert!(twin.needs_system_calls && twin.language == Language::Python);
+        assert!(twin.needs_userfaultfd && twin.language == Language::Python);
     }
 
     #[test]

@@ -98,7 +98,7 @@ pub fn stream_number(stream: &Stream) -> u32 {
 
 /// What watches the program's views of host memory, if that is wanted and can be done.
 pub(crate) fn views() -> Option<Arc<dyn ViewWatch>> {
-    accesses::open(writer()?).map(|all| all.clone() as Arc<dyn ViewWatch>)
+    accesses::open(writer()?).map(accesses::HostWatch::views)
 }
 
 /// What watches an engine of this process, if the process is watched.

@@ -241,8 +241,10 @@ pub struct CheckFinding {
 }
 
 impl CheckFinding {
-    /// The innermost frame of the access whose line is known; else the innermost.
+    /// The innermost frame of the access whose line is known; else the innermost. Where the access is not
+    /// known, that of the work.
     pub fn place(&self) -> Option<&StackFrame> {
-        StackFrame::place(&self.access)
+        let work = self.work.as_ref().map_or(&[][..], |work| &work.stack);
+        StackFrame::place(if self.access.is_empty() { work } else { &self.access })
     }
 }

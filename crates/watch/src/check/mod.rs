@@ -209,15 +209,21 @@ impl Checker {
             let place = self.symbols.place(process, site.caller);
             message.push_str(&format!(" It is a task of a graph, captured at {}.", place.position()));
         }
+        if let RawPlace::Before(site) = raw.access {
+            let call = self.symbols.function(process, site.function).unwrap_or_default().to_owned();
+            let place = self.symbols.place(process, site.caller).position();
+            message.push_str(&format!(" It happened before {call} at {place}; the line is not known."));
+        }
         let access = match raw.access {
             RawPlace::Call(site) => self.stack_of(process, site),
+            RawPlace::Before(_) => Vec::new(),
             RawPlace::Program { stack, .. } => {
                 let frames = self.symbols.stack(process, stack).to_vec();
                 self.frames(process, &frames)
             }
         };
         let (thread, call) = match raw.access {
-            RawPlace::Call(site) => (None, Some(site)),
+            RawPlace::Call(site) | RawPlace::Before(site) => (None, Some(site)),
             RawPlace::Program { thread, .. } => (Some(thread), None),
         };
         let spot = TimelineSpot { process, thread, call, op: raw.op };
@@ -276,7 +282,7 @@ impl Checker {
 fn stacks(raw: &RawFinding) -> [u64; 2] {
     let of = |site: CallSite| if site.stack == 0 { site.caller } else { u64::from(site.stack) };
     let access = match raw.access {
-        RawPlace::Call(site) => of(site),
+        RawPlace::Call(site) | RawPlace::Before(site) => of(site),
         RawPlace::Program { stack, .. } => u64::from(stack),
     };
     let mut both = [access, raw.work.map_or(0, |work| of(work.site))];

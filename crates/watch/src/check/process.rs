@@ -23,7 +23,7 @@ use super::shared::SharedAccess;
 use super::written::{UnwrittenRead, WrittenBytes};
 use crate::fact::{
     self as host, CallSite, Fact, FactSource, HostAccess, Nanos, Origin, Outcome, Passed, Point,
-    StreamPurpose, SubmittedOp, TaskId,
+    StreamPurpose, SubmittedOp, TaskId, TouchedBytes,
 };
 
 /// Ops of one stream that are kept although nobody joined them.
@@ -60,6 +60,8 @@ pub struct ProcessCheck {
     captured: HashMap<TaskId, CallSite>,
     /// Accesses of the CPU to ops whose submission was not told yet.
     early_accesses: Vec<HostAccess>,
+    /// Bytes that the CPU touched, of ops whose submission was not told yet.
+    early_touches: Vec<TouchedBytes>,
     /// The ops that were told last, by their points: an access or a failure may be told after a join.
     recent: RecentOps<Rc<CheckedOp>>,
     /// The calls that submitted ops last.
@@ -171,6 +173,7 @@ impl ProcessCheck {
             Fact::CaptureEnded { site, graph, .. } => self.captures.end(*graph, *site),
             Fact::Captured(task) => drop(self.captured.insert(task.task, task.site)),
             Fact::Access(access) => self.accessed(access, found),
+            Fact::Touched(touched) => self.touched(touched, found),
             Fact::DevicePointer { time, thread, address, is_write, stack } => {
                 let place = RawPlace::Program { thread: *thread, stack: *stack };
                 found.push(device_pointer(place, *time, *address, *is_write));
@@ -186,6 +189,7 @@ impl ProcessCheck {
         self.order.finish(&mut ready);
         ready.into_iter().for_each(|op| self.run(names, op, found));
         std::mem::take(&mut self.early_accesses).iter().for_each(|access| found.push(unknown_work(access)));
+        found.extend(std::mem::take(&mut self.early_touches).iter().map(|touched| host_touch(touched, None)));
         if is_killed {
             return;
         }
@@ -281,6 +285,8 @@ impl ProcessCheck {
         let early: Vec<HostAccess> =
             self.early_accesses.extract_if(.., |access| access.point == point).collect();
         early.iter().for_each(|access| found.extend(host_access(access, &op)));
+        let early = self.early_touches.extract_if(.., |touched| touched.point == point);
+        found.extend(early.map(|touched| host_touch(&touched, Some(&op))));
     }
 
     /// The host joins a point.
@@ -313,6 +319,13 @@ impl ProcessCheck {
         match self.op_at(access.point) {
             Some(op) => found.extend(host_access(access, &op)),
             None => self.early_accesses.push(*access),
+        }
+    }
+
+    fn touched(&mut self, touched: &TouchedBytes, found: &mut Vec<RawFinding>) {
+        match self.op_at(touched.point) {
+            Some(op) => found.push(host_touch(touched, Some(&op))),
+            None => self.early_touches.push(*touched),
         }
     }
 
@@ -527,6 +540,27 @@ fn host_access(access: &HostAccess, op: &Rc<CheckedOp>) -> Option<RawFinding> {
     raw.task = op.task;
     raw.is_repeated = op.is_reported.replace(true);
     Some(raw)
+}
+
+/// What the CPU did to bytes of an op, where only that is known and not the line.
+fn host_touch(touched: &TouchedBytes, op: Option<&Rc<CheckedOp>>) -> RawFinding {
+    let id = if touched.is_write { FindingId::HostWrite } else { FindingId::HostRead };
+    let verb = if touched.is_write { "changed" } else { "touched" };
+    let uses = if touched.is_destination { "writes" } else { "reads" };
+    let what = op.map_or_else(|| "copy".to_owned(), |op| format!("{} of {} bytes", op.kind, op.bytes));
+    let message = format!(
+        "The CPU {verb} {} at {:#x}, which a {what} in stream {} {uses}: nobody had waited for it.",
+        if touched.len == 1 { "a byte".to_owned() } else { format!("{} bytes", touched.len) },
+        touched.address,
+        touched.point.stream
+    );
+    let mut raw = RawFinding::new(id, touched.time, RawPlace::Before(touched.site), message);
+    raw.work = op.map(|op| RawWork::of(op));
+    raw.bytes = Some((touched.address, touched.len));
+    raw.is_program_address = true;
+    raw.task = op.and_then(|op| op.task);
+    raw.is_repeated = op.is_some_and(|op| op.is_reported.replace(true));
+    raw
 }
 
 fn unknown_work(access: &HostAccess) -> RawFinding {

@@ -16,6 +16,8 @@ pub enum RawPlace {
         /// The number of the stack.
         stack: u32,
     },
+    /// Somewhere in the program, before this call.
+    Before(CallSite),
 }
 
 /// The call that a finding collides with.

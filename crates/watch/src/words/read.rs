@@ -6,7 +6,7 @@ use crate::{
     fact::{
         Awaited, Block, Call, CallSite, Captured, End, Fact, HostAccess, Join, Joined, Line, LoadedFile,
         Origin, Outcome, Passed, Piece, Point, Route, Rows, Started, StreamMade, StreamPurpose, SubmittedOp,
-        TaskId, Work,
+        TaskId, TouchedBytes, Work,
     },
 };
 
@@ -141,6 +141,7 @@ impl Unread<'_> {
             kind::LENT => Fact::Lent { time: self.time()?, base: self.next()?, key: self.next()? },
             kind::LOST => Fact::Lost { count: self.next()? },
             kind::ACCESS => Fact::Access(self.access()?),
+            kind::TOUCHED => Fact::Touched(self.touched()?),
             kind::DEVICE_POINTER => {
                 let (time, thread, address) = (self.time()?, self.next()? as u32, self.next()?);
                 let [is_write, stack] = self.halves()?;
@@ -158,6 +159,13 @@ impl Unread<'_> {
         let has = |bit: u32| flags >> bit & 1 == 1;
         let (is_write, is_destination, is_system_call) = (has(0), has(1), has(2));
         Some(HostAccess { time, thread, address, is_write, point, is_destination, stack, is_system_call })
+    }
+
+    fn touched(&mut self) -> Option<TouchedBytes> {
+        let (time, site, address, len) = (self.time()?, self.site()?, self.next()?, self.next()?);
+        let (point, flags) = (self.point()?, self.next()?);
+        let (is_write, is_destination) = (flags & 1 != 0, flags & 2 != 0);
+        Some(TouchedBytes { time, site, address, len, is_write, point, is_destination })
     }
 
     fn next(&mut self) -> Option<u64> {

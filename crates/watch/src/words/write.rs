@@ -3,7 +3,8 @@
 use super::{head, kind, place};
 use crate::fact::{
     Awaited, Block, Call, CallSite, Captured, End, Fact, HostAccess, Join, Joined, Line, LoadedFile, Origin,
-    Outcome, Passed, Piece, Point, Route, Rows, Started, StreamMade, StreamPurpose, SubmittedOp, Work,
+    Outcome, Passed, Piece, Point, Route, Rows, Started, StreamMade, StreamPurpose, SubmittedOp,
+    TouchedBytes, Work,
 };
 
 /// Where words go.
@@ -193,6 +194,7 @@ fn write_other(fact: &Fact, to: &mut impl WordSink) -> u16 {
             kind::LOST
         }
         Fact::Access(fact) => access(fact, to),
+        Fact::Touched(fact) => touched(fact, to),
         Fact::DevicePointer { time, thread, address, is_write, stack } => {
             to.put(*time);
             to.put(u64::from(*thread));
@@ -221,6 +223,17 @@ fn access(access: &HostAccess, to: &mut impl WordSink) -> u16 {
     to.put(u64::from(*thread) | u64::from(*stack) << 32);
     to.put(u64::from(*is_write) | u64::from(*is_destination) << 1 | u64::from(*is_system_call) << 2);
     kind::ACCESS
+}
+
+fn touched(touched: &TouchedBytes, to: &mut impl WordSink) -> u16 {
+    let TouchedBytes { time, site: call, address, len, is_write, point: op, is_destination } = touched;
+    to.put(*time);
+    site(call, to);
+    to.put(*address);
+    to.put(*len);
+    point(op, to);
+    to.put(u64::from(*is_write) | u64::from(*is_destination) << 1);
+    kind::TOUCHED
 }
 
 fn started(

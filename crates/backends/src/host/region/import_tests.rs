@@ -6,7 +6,8 @@ use ferry_core::{Home, Origin, Request, Shared};
 
 #[test]
 fn imported_bytes_are_the_exporters() {
-    let region = Region::device(0, 1 << 20, MappingSize::up_to(usize::MAX), false).expect("a small device");
+    let region =
+        Region::device(0, 1 << 20, MappingSize::up_to(usize::MAX), false, false).expect("a small device");
     let block = region.alloc(&Request { home: Home::Device(0), len: 5000, page: 4096 }).expect("room");
     let shared = region.share(&block).expect("a file");
     let imports = Imports::default();
@@ -32,7 +33,8 @@ fn imported_bytes_are_the_exporters() {
 
 #[test]
 fn bytes_have_one_engine_address_however_often_they_are_imported() {
-    let region = Region::device(0, 1 << 20, MappingSize::up_to(usize::MAX), false).expect("a small device");
+    let region =
+        Region::device(0, 1 << 20, MappingSize::up_to(usize::MAX), false, false).expect("a small device");
     let block = region.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
     let shared = region.share(&block).expect("a file");
     let other = region.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
@@ -65,7 +67,8 @@ fn bytes_have_one_engine_address_however_often_they_are_imported() {
 
 #[test]
 fn all_addresses_of_imported_memory_are_told_from_others() {
-    let region = Region::device(0, 1 << 20, MappingSize::up_to(usize::MAX), false).expect("a small device");
+    let region =
+        Region::device(0, 1 << 20, MappingSize::up_to(usize::MAX), false, false).expect("a small device");
     let block = region.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
     let imports = Imports::default();
     let shared = region.share(&block).expect("a file");

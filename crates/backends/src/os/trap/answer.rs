@@ -7,7 +7,7 @@
 //! is
 //! sent, since programs ignore it and debuggers pass it on without a word.
 
-use super::{chain::ChainedHandler, step, uffd::Uffd};
+use super::{chain::ChainedHandler, doubled, place, step, uffd::Uffd};
 use crate::os::page::page_size;
 use std::{
     cell::UnsafeCell,
@@ -24,8 +24,10 @@ use std::{
 pub const SIGNAL: i32 = libc::SIGURG;
 /// Frames that are kept of a stack.
 pub const MAX_FRAMES: usize = 64;
-/// How long the monitor waits for an answer: a thread that can be asked is slow at most.
+/// How long the monitor waits for an answer of a thread that was stopped, and of one that is slow: where
+/// much is to do it may get no CPU for long.
 const PATIENCE: Duration = Duration::from_millis(500);
+const MOST_PATIENCE: Duration = Duration::from_secs(3);
 
 const IDLE: u32 = 0;
 const ASKED: u32 = 1;
@@ -62,6 +64,8 @@ static SLOT: QuestionSlot = QuestionSlot {
     used: AtomicUsize::new(0),
     lines: OnceLock::new(),
 };
+/// A handler has begun to answer and never ended: the program left it by a jump. Nobody is asked any more.
+static IS_BROKEN: AtomicBool = AtomicBool::new(false);
 static BEFORE: ChainedHandler = ChainedHandler::new();
 static UFFD: OnceLock<&'static Uffd> = OnceLock::new();
 
@@ -101,7 +105,7 @@ pub fn install(uffd: &'static Uffd, lines: fn()) -> bool {
 
 /// Asks a thread, which goes on when `tell` returns; false if it did not answer, and then it never will.
 pub fn ask(question: &Question, tell: impl FnOnce(StackAnswer)) -> bool {
-    if !ChainedHandler::is_installed(SIGNAL, on_signal) {
+    if IS_BROKEN.load(Ordering::Relaxed) || !ChainedHandler::is_installed(SIGNAL, on_signal) {
         return false;
     }
     SLOT.thread.store(question.thread, Ordering::Relaxed);
@@ -109,7 +113,7 @@ pub fn ask(question: &Question, tell: impl FnOnce(StackAnswer)) -> bool {
     SLOT.wants_stack.store(question.wants_stack, Ordering::Relaxed);
     SLOT.may_step.store(question.may_step, Ordering::Relaxed);
     SLOT.state.store(ASKED, Ordering::Release);
-    let is_answered = send(question.thread).is_ok() && wait();
+    let is_answered = send(question.thread).is_ok() && wait(question.thread);
     if is_answered {
         let used = SLOT.used.load(Ordering::Relaxed);
         // SAFETY: the handler does not use them any more.
@@ -122,15 +126,26 @@ pub fn ask(question: &Question, tell: impl FnOnce(StackAnswer)) -> bool {
 }
 
 /// Waits for an answer; false if the question was taken back.
-fn wait() -> bool {
-    let since = Instant::now();
+fn wait(thread: i32) -> bool {
+    let (since, mut patience) = (Instant::now(), PATIENCE);
     loop {
         match SLOT.state.load(Ordering::Acquire) {
             ANSWERED => return true,
-            ASKED if since.elapsed() > PATIENCE => {
-                if SLOT.state.compare_exchange(ASKED, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            ASKED if since.elapsed() > patience => {
+                let is_slow = place::status_of(thread).is_some_and(|status| !status.is_stopped);
+                if is_slow && patience < MOST_PATIENCE {
+                    patience += PATIENCE;
+                } else if SLOT
+                    .state
+                    .compare_exchange(ASKED, IDLE, Ordering::AcqRel, Ordering::Acquire)
+                    .is_ok()
+                {
                     return false;
                 }
+            }
+            ANSWERING if since.elapsed() > MOST_PATIENCE + PATIENCE => {
+                IS_BROKEN.store(true, Ordering::Relaxed);
+                return false;
             }
             state => sleep_on(state),
         }
@@ -224,7 +239,7 @@ unsafe fn answer(context: *mut c_void) {
         sleep_on(ANSWERED);
     }
     if let Some(uffd) = UFFD.get() {
-        uffd.open_pages(&(page..page + page_size()));
+        doubled::open_pages(uffd, &(page..page + page_size()));
     }
 }
 

@@ -16,6 +16,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 const MREMAP_DONTUNMAP: i32 = 4;
@@ -27,14 +28,43 @@ static HELD: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// Whether the page is being moved.
 pub(super) fn is_held(address: usize) -> bool {
-    let [start, end] = [0, 1].map(|word| HELD[word].load(Ordering::Acquire));
+    let [start, end] = [0, 1].map(|word| HELD[word].load(Ordering::SeqCst));
     (start..end).contains(&address)
 }
 
-fn hold(range: &Range<usize>) {
-    HELD[0].store(range.start, Ordering::Release);
-    HELD[1].store(range.end, Ordering::Release);
+/// Opens pages, unless the first of them is being moved: whoever waits for it is woken when that is done. All
+/// opening goes this way, since a page that is opened in the middle of a move would lose what is written to
+/// it. Only system calls are made.
+pub(super) fn open_pages(uffd: &Uffd, pages: &Range<usize>) {
+    // The monitor takes the events that this may have to wait for.
+    // SAFETY: lets another thread run.
+    open_pages_taking(uffd, pages, || unsafe {
+        libc::sched_yield();
+    });
 }
+
+/// The same for the monitor, which takes the events itself.
+pub(super) fn open_pages_taking(uffd: &Uffd, pages: &Range<usize>, take_events: impl Fn()) {
+    OPENERS.fetch_add(1, Ordering::SeqCst);
+    if !is_held(pages.start) {
+        uffd.open_pages(pages, take_events);
+    }
+    OPENERS.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// From here on nobody opens pages of the range.
+fn hold(range: &Range<usize>) {
+    HELD[0].store(range.start, Ordering::SeqCst);
+    HELD[1].store(range.end, Ordering::SeqCst);
+    // Whoever did not see that yet is done in a moment, or was interrupted by a debugger.
+    let since = Instant::now();
+    while OPENERS.load(Ordering::SeqCst) != 0 && since.elapsed() < Duration::from_secs(1) {
+        std::thread::yield_now();
+    }
+}
+
+/// Threads that are opening pages.
+static OPENERS: AtomicUsize = AtomicUsize::new(0);
 
 fn let_go(uffd: &Uffd, range: &Range<usize>) {
     HELD[1].store(0, Ordering::Release);
@@ -126,6 +156,8 @@ pub(super) fn unmapped(range: &Range<usize>) -> bool {
     }
     let Ok(mut doubled) = DOUBLED.try_lock() else { return false };
     let starts = doubled.range(..range.end).filter(|(start, engine)| *start + engine.len() > range.start);
+    // Moves unmap, too, and may be over when that is told: their memory is there.
+    let starts = starts.filter(|(start, _)| !is_mapped(range.start.max(**start)));
     let starts: Vec<usize> = starts.map(|(start, _)| *start).collect();
     for start in &starts {
         let Some(engine) = doubled.remove(start) else { continue };
@@ -135,6 +167,13 @@ pub(super) fn unmapped(range: &Range<usize>) -> bool {
         std::mem::forget(engine);
     }
     !starts.is_empty()
+}
+
+/// Whether something is mapped at the page.
+fn is_mapped(page: usize) -> bool {
+    let mut state = 0_u8;
+    // SAFETY: asks about one page, and writes one byte.
+    unsafe { libc::mincore(page as *mut c_void, page_size(), &mut state) == 0 }
 }
 
 /// The engine does not use its view any more. False if the range was not doubled.

@@ -8,31 +8,37 @@
 //! call is never sent a signal: where it is comes from the kernel's files (`place`), and the page stays open.
 //!
 //! What is in flight, and what becomes of what is seen, is the judge's business, who knows nothing of pages
-//! and signals. Arrows: `step` and `answer` use `uffd` and `chain`; this module uses all.
+//! and signals. Arrows: `step` and `answer` use `uffd` and `chain`; this module uses all. Whatever happens
+//! here, the program goes on (`watchdog`).
 
 pub(in crate::os) mod answer;
 mod chain;
+pub mod devices;
 pub(crate) mod doubled;
 pub mod place;
 mod pointers;
+mod presence;
+mod shadow;
 mod snapshot;
 mod step;
 mod uffd;
+mod watchdog;
 
 use super::{page::page_size, threads};
 use answer::{Question, StackAnswer};
 use place::{ThreadPlace, ThreadStatus};
 pub use pointers::{DevicePointer, tell_pointers};
+pub use presence::Presence;
+pub use shadow::Shadow;
 pub use snapshot::{Snapshot, at_fork};
 use std::{
-    cell::RefCell,
-    collections::VecDeque,
     io,
     ops::Range,
     sync::{Arc, OnceLock},
 };
 use uffd::{Event, Uffd};
 pub use uffd::{PageFault, populate};
+use watchdog::EventInWork;
 
 /// The stack of the monitor.
 const STACK: usize = 1 << 20;
@@ -75,6 +81,10 @@ pub trait Judge: Send + Sync {
     /// could say it, from the instruction itself on; `is_open` whether the page is not armed any more.
     fn happens(&self, access: &TrappedAccess, frames: Option<Vec<u64>>, is_open: bool);
 
+    /// The CPU is about to access an address of a device, which fails. `frames` as in
+    /// [`happens`](Judge::happens).
+    fn pointer(&self, access: &TrappedAccess, frames: Option<Vec<u64>>);
+
     /// The program has unmapped registered memory that is mapped twice.
     fn unmapped(&self, range: Range<usize>);
 }
@@ -96,14 +106,21 @@ impl Trap {
         let uffd: &'static Uffd = Box::leak(Box::new(Uffd::open()?));
         let can_ask = answer::install(uffd, lines);
         let can_step = can_ask && step::install(uffd);
-        let monitor = Monitor { uffd, judge, can_ask, can_step, faults: RefCell::default() };
+        let monitor = Monitor { uffd, judge, can_ask, can_step };
         threads::end::spawn_staying("ferry-accesses".into(), STACK, move || monitor.run())?;
+        watchdog::begin(uffd)?;
         Ok(Trap { uffd })
     }
 
     /// Has accesses to armed pages of this view told of.
     pub fn watch(&self, view: &Range<usize>) -> io::Result<()> {
         self.uffd.register(view)
+    }
+
+    /// Has accesses to addresses of a device told of, which have no rights and nothing behind them; where
+    /// that cannot be, they stay as they are.
+    pub fn watch_device(&self, addresses: &Range<usize>) -> bool {
+        devices::watch(self.uffd, addresses)
     }
 
     /// Undoes `watch`. When it returns, no thread arms pages of it any more.
@@ -129,7 +146,7 @@ impl Trap {
 
     /// Opens pages.
     pub fn open_pages(&self, pages: &Range<usize>) {
-        self.uffd.open_pages(pages);
+        doubled::open_pages(self.uffd, pages);
     }
 }
 
@@ -139,46 +156,45 @@ struct Monitor {
     judge: Arc<dyn Judge>,
     can_ask: bool,
     can_step: bool,
-    /// Faults that were taken while another one was being handled.
-    faults: RefCell<VecDeque<PageFault>>,
 }
 
 impl Monitor {
     fn run(&self) {
-        const FOR_EVER: i32 = -1;
-        // The program may close the descriptor: then nothing can be armed any more, and nobody waits.
-        while self.take(FOR_EVER).is_ok() {
-            while let Some(fault) = self.next_fault() {
-                self.handle(&fault);
-            }
-        }
-    }
-
-    fn next_fault(&self) -> Option<PageFault> {
-        self.faults.borrow_mut().pop_front()
-    }
-
-    /// Takes the next event, if there is one in time. Threads that unmap something go on.
-    fn take(&self, limit_ms: i32) -> io::Result<()> {
-        match self.uffd.next(limit_ms) {
-            Ok(Some(Event::Fault(fault))) => self.faults.borrow_mut().push_back(fault),
-            Ok(Some(Event::Unmap(range))) => {
-                if doubled::unmapped(&range) {
-                    self.judge.unmapped(range);
+        loop {
+            match self.uffd.wait(None).and_then(|_| self.uffd.next()) {
+                Ok(Some(Event::Fault(fault))) => {
+                    let _in_work = EventInWork::begin(fault.address);
+                    self.handle(&fault);
                 }
+                Ok(Some(Event::Unmap(range))) => {
+                    let _in_work = EventInWork::begin(0);
+                    self.unmapped(range);
+                }
+                Ok(None) => {}
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+                // The program has closed the descriptor: nothing can be armed any more, and nobody waits.
+                Err(_) => return,
             }
-            Ok(None) => {}
-            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-            Err(why) => return Err(why),
         }
-        Ok(())
     }
 
-    /// Opens pages. The kernel opens none before the event of a thread that unmaps something was taken, and
-    /// nobody else takes it.
+    fn unmapped(&self, range: Range<usize>) {
+        devices::unmapped(&range);
+        if doubled::unmapped(&range) {
+            self.judge.unmapped(range);
+        }
+    }
+
+    /// Opens pages. The kernel opens none before the event of a thread that unmaps something was read, and
+    /// nobody else reads it. Whoever faults meanwhile is sent back, to fault again.
     fn open_pages(&self, pages: &Range<usize>) {
-        self.uffd.open_pages_taking(pages, || {
-            let _ = self.take(1);
+        doubled::open_pages_taking(self.uffd, pages, || match self.uffd.next() {
+            Ok(Some(Event::Unmap(range))) => self.unmapped(range),
+            Ok(Some(Event::Fault(fault))) => {
+                let page = fault.address / page_size() * page_size();
+                self.uffd.wake(&(page..page + page_size()));
+            }
+            _ => std::thread::yield_now(),
         });
     }
 
@@ -187,23 +203,62 @@ impl Monitor {
         if doubled::is_held(fault.address) {
             return;
         }
+        if devices::is_watched(fault.address) {
+            return self.handle_device(fault);
+        }
         if let Some(pages) = self.judge.free_around(fault.address) {
             return self.open_pages(&pages);
         }
         let page = fault.address / page_size() * page_size();
         let known = place::of_thread(fault.thread);
         let access = access_of(fault, page, known.unwrap_or_default());
-        let verdict = self.judge.judge(&access);
+        // A debugger reads the memory of a process, too: that is no access of the program's.
+        let verdict = match place::is_ours(fault.thread) {
+            true => self.judge.judge(&access),
+            false => Verdict::default(),
+        };
         let can_answer = known.is_some_and(|place| place.system_call.is_none());
         let is_asked = can_answer && (verdict.wants_stack || verdict.keeps_armed);
-        if !(is_asked && self.ask(&access, page, verdict)) {
+        let happens = |frames, is_open| self.judge.happens(&access, frames, is_open);
+        if !(is_asked && self.ask(&access, page, verdict, happens)) {
             self.judge.happens(&access, None, true);
             self.open_pages(&(page..page + page_size()));
         }
     }
 
+    /// An access to an address of a device: it is told, and fails.
+    fn handle_device(&self, fault: &PageFault) {
+        let page = fault.address / page_size() * page_size();
+        let known = place::of_thread(fault.thread);
+        let access = access_of(fault, page, known.unwrap_or_default());
+        if devices::is_populating(access.place.system_call) {
+            return devices::close_range(self.uffd, page);
+        }
+        if place::is_ours(fault.thread) {
+            let can_answer = known.is_some_and(|place| place.system_call.is_none());
+            let verdict = Verdict { wants_stack: true, keeps_armed: false };
+            let pointer = |frames, _| {
+                self.judge.pointer(&access, frames);
+                devices::close(page);
+            };
+            if !(can_answer && self.ask(&access, page, verdict, pointer)) {
+                pointer(None, true);
+            }
+        } else {
+            devices::close(page);
+        }
+        self.uffd.wake(&(page..page + page_size()));
+    }
+
     /// A thread that blocks the signal, or that a debugger would stop at it, is not asked.
-    fn ask(&self, access: &TrappedAccess, page: usize, verdict: Verdict) -> bool {
+    /// `tell` gets the stack, and whether the page stays open.
+    fn ask(
+        &self,
+        access: &TrappedAccess,
+        page: usize,
+        verdict: Verdict,
+        tell: impl Fn(Option<Vec<u64>>, bool),
+    ) -> bool {
         let status = place::status_of(access.thread);
         let can_ask = |status: &ThreadStatus| {
             self.can_ask && !status.is_traced && status.blocked >> (answer::SIGNAL - 1) & 1 == 0
@@ -215,7 +270,7 @@ impl Monitor {
         let question = Question { thread: access.thread, page, wants_stack, may_step };
         answer::ask(&question, |StackAnswer { frames, has_stepped }| {
             let frames = Some(frames).filter(|frames| !frames.is_empty());
-            self.judge.happens(access, frames, !has_stepped);
+            tell(frames, !has_stepped);
         })
     }
 }

@@ -62,11 +62,19 @@ fn parse(text: &str) -> Option<ThreadPlace> {
     Some(ThreadPlace { system_call, sp: next()?, pc: next()? })
 }
 
+/// Whether the thread is one of this process: others may access its memory, by the kernel's files.
+pub fn is_ours(thread: i32) -> bool {
+    // SAFETY: sends nothing, and asks whether it could.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) == 0 }
+}
+
 /// What decides whether a thread can be sent a signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadStatus {
     /// A debugger traces it.
     pub is_traced: bool,
+    /// It was stopped, or has ended.
+    pub is_stopped: bool,
     /// The signals that it blocks, the first in bit 0.
     pub blocked: u64,
 }
@@ -78,6 +86,7 @@ pub fn status_of(thread: i32) -> Option<ThreadStatus> {
     let field = |name: &str| Some(text.lines().find_map(|line| line.strip_prefix(name))?.trim());
     Some(ThreadStatus {
         is_traced: field("TracerPid:")? != "0",
+        is_stopped: field("State:")?.starts_with(['T', 't', 'Z', 'X']),
         blocked: u64::from_str_radix(field("SigBlk:")?, 16).ok()?,
     })
 }
@@ -143,5 +152,8 @@ mod tests {
         let status = status_of(unsafe { libc::gettid() }).expect("a status");
         assert_eq!(status.blocked & (1 << (libc::SIGURG - 1)), 0);
         assert_eq!(status_of(i32::MAX), None);
+        // SAFETY: asks for numbers.
+        let (this, parent) = unsafe { (libc::gettid(), libc::getppid()) };
+        assert!(is_ours(this) && !is_ours(i32::MAX) && !is_ours(parent));
     }
 }

@@ -57,12 +57,16 @@ static SLOT: PointerSlot = PointerSlot {
     used: AtomicUsize::new(0),
 };
 static TOLD: OnceLock<()> = OnceLock::new();
+/// Has an interpreter write its lines.
+static LINES: OnceLock<fn()> = OnceLock::new();
 
-/// Has `with` be called for each device pointer that the CPU touches from here on.
-pub fn tell_pointers(with: fn(DevicePointer)) -> io::Result<()> {
+/// Has `with` be called for each device pointer that the CPU touches from here on, and `lines` in the handler
+/// before it.
+pub fn tell_pointers(with: fn(DevicePointer), lines: fn()) -> io::Result<()> {
     if TOLD.set(()).is_err() {
         return Ok(());
     }
+    let _ = LINES.set(lines);
     fault::tell_pointers_to(tell);
     spawn_staying("ferry-pointers".into(), 1 << 20, move || {
         loop {
@@ -100,6 +104,9 @@ unsafe fn tell(address: usize, context: *mut c_void) {
     SLOT.thread.store(unsafe { libc::gettid() } as u32, Ordering::Relaxed);
     SLOT.address.store(address, Ordering::Relaxed);
     SLOT.is_write.store(is_write(context), Ordering::Relaxed);
+    if let Some(lines) = LINES.get() {
+        lines();
+    }
     // SAFETY: the slot is this thread's.
     SLOT.used.store(walk(pc(context), unsafe { &mut *SLOT.frames.get() }), Ordering::Relaxed);
     SLOT.state.store(FILLED, Ordering::Release);

@@ -3,7 +3,7 @@
 //! The kernel tells of every access to such a page, the program's and its own, and has the accessing thread
 //! wait until the page is put into the page table. Numbers and layouts are those of the kernel's interface.
 
-use crate::os::{files::above, page::page_size};
+use crate::os::{files::Kept, page::page_size};
 use std::{
     ffi::c_void,
     io,
@@ -16,7 +16,9 @@ const FEATURE_EVENT_UNMAP: u64 = 1 << 6;
 const FEATURE_THREAD_ID: u64 = 1 << 8;
 const FEATURE_MINOR_SHMEM: u64 = 1 << 10;
 const FEATURE_EXACT_ADDRESS: u64 = 1 << 11;
+const FEATURE_WRITE_PROTECT_SHMEM: u64 = 1 << 12;
 const MODE_MISSING: u64 = 1;
+const MODE_WRITE_PROTECT: u64 = 1 << 1;
 const MODE_MINOR: u64 = 1 << 2;
 const EVENT_PAGEFAULT: u8 = 0x12;
 const EVENT_UNMAP: u8 = 0x16;
@@ -28,8 +30,8 @@ const IOCTL_UNREGISTER: u64 = 0x8010_aa01;
 const IOCTL_WAKE: u64 = 0x8010_aa02;
 const IOCTL_CONTINUE: u64 = 0xc020_aa07;
 const DEVICE_NEW: u64 = 0xaa00;
-
-/// Only a descriptor that does not block can be polled.
+const USER_MODE_ONLY: i32 = 1;
+/// The kernel does not say of a blocking descriptor whether an event waits.
 const FLAGS: i32 = libc::O_CLOEXEC | libc::O_NONBLOCK;
 
 const MADV_POPULATE_WRITE: i32 = 23;
@@ -94,19 +96,37 @@ pub enum Event {
     Unmap(Range<usize>),
 }
 
-/// The descriptor.
-pub struct Uffd(OwnedFd);
+/// The descriptor. A program that closes all it finds closes this one, too, and may get its number for a file
+/// of its own.
+pub struct Uffd(Kept);
 
 impl Uffd {
     /// Opens one that is told of system calls as well; where that is not allowed, system calls would fail
     /// on pages that are not in the page table.
     pub fn open() -> io::Result<Uffd> {
-        let file = above(by_call).or_else(|why| above(by_device).map_err(|_| why))?;
+        let file = Kept::open(by_call).or_else(|why| Kept::open(by_device).map_err(|_| why))?;
         let uffd = Uffd(file);
         let features = FEATURE_MINOR_SHMEM | FEATURE_THREAD_ID | FEATURE_EXACT_ADDRESS | FEATURE_EVENT_UNMAP;
         let mut api = Api { api: API, features, ioctls: 0 };
         uffd.ask(IOCTL_API, &mut api)?;
         Ok(uffd)
+    }
+
+    /// Opens one that is told of nothing, which anybody may: see [`register_unprotected`].
+    ///
+    /// [`register_unprotected`]: Uffd::register_unprotected
+    pub fn open_for_views() -> io::Result<Uffd> {
+        let uffd = Uffd(Kept::open(|| by_call_with(libc::O_CLOEXEC | USER_MODE_ONLY))?);
+        let mut api = Api { api: API, features: FEATURE_WRITE_PROTECT_SHMEM, ioctls: 0 };
+        uffd.ask(IOCTL_API, &mut api)?;
+        Ok(uffd)
+    }
+
+    /// Has the kernel put pages of this view into the page table one by one, and not with their neighbours;
+    /// it tells of none.
+    pub fn register_unprotected(&self, range: &Range<usize>) -> io::Result<()> {
+        let (start, len) = (range.start as u64, range.len() as u64);
+        self.ask(IOCTL_REGISTER, &mut Register { start, len, mode: MODE_WRITE_PROTECT, ioctls: 0 })
     }
 
     /// Has accesses to these pages told of, if the pages are in memory and not in the page table.
@@ -131,24 +151,34 @@ impl Uffd {
         let _ = self.ask(IOCTL_WAKE, &mut pages(range));
     }
 
+    /// Whether the program has left the descriptor open.
+    pub fn is_open(&self, range: &Range<usize>) -> bool {
+        self.ask(IOCTL_WAKE, &mut pages(range)).is_ok()
+    }
+
     /// Undoes `register`; threads that wait go on.
     pub fn unregister(&self, range: &Range<usize>) {
         let _ = self.ask(IOCTL_UNREGISTER, &mut pages(range));
     }
 
-    /// Waits for the next event, as long as `limit_ms` says; for ever if it is negative.
-    pub fn next(&self, limit_ms: i32) -> io::Result<Option<Event>> {
-        let mut ready = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one descriptor, which is a local.
-        match unsafe { libc::poll(&mut ready, 1, limit_ms) } {
-            0 => return Ok(None),
-            count if count < 0 => return Err(io::Error::last_os_error()),
-            _ => {}
+    /// Waits until an event can be read: for ever without a limit in milliseconds. Another thread may be
+    /// faster.
+    pub fn wait(&self, limit: Option<i32>) -> io::Result<bool> {
+        let mut asked = libc::pollfd { fd: self.0.get()?.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: asks about one descriptor.
+        match unsafe { libc::poll(&mut asked, 1, limit.unwrap_or(-1)) } {
+            ..0 => Err(io::Error::last_os_error()),
+            _ if asked.revents & (libc::POLLERR | libc::POLLNVAL) != 0 => Err(io::ErrorKind::NotFound.into()),
+            count => Ok(count == 1),
         }
+    }
+
+    /// The next event, if one waits.
+    pub fn next(&self) -> io::Result<Option<Event>> {
         let mut message = Message::default();
         let (to, size) = ((&raw mut message).cast::<c_void>(), size_of::<Message>());
         // SAFETY: reads a message into a place of its size.
-        let got = unsafe { libc::read(self.0.as_raw_fd(), to, size) };
+        let got = unsafe { libc::read(self.0.get()?.as_raw_fd(), to, size) };
         if got < 0 {
             let why = io::Error::last_os_error();
             return if why.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(why) };
@@ -170,29 +200,15 @@ impl Uffd {
     /// Takes pages out of the page table of the view `range`: each is told of at its next access. No byte
     /// changes.
     pub fn arm(&self, range: &Range<usize>) {
-        let start = range.start as *mut c_void;
-        // SAFETY: a shared mapping, whose bytes stay in the file behind it.
-        unsafe {
-            if libc::madvise(start, range.len(), libc::MADV_DONTNEED) != 0 {
-                libc::madvise(start, range.len(), MADV_DONTNEED_LOCKED);
-            }
-        }
+        take_out(range);
     }
 
     /// Puts the pages that are in memory into the page table, and has threads that wait for them go on. Uses
     /// system calls alone: a signal handler calls it, too.
     ///
-    /// While a thread unmaps something, the kernel refuses until the monitor has taken its event: this waits
-    /// for that. The monitor itself calls [`open_pages_taking`](Self::open_pages_taking).
-    pub fn open_pages(&self, range: &Range<usize>) {
-        // SAFETY: lets another thread run.
-        self.open_pages_taking(range, || unsafe {
-            libc::sched_yield();
-        });
-    }
-
-    /// The same; `take_events` is called whenever the kernel refuses because of an event that nobody took.
-    pub fn open_pages_taking(&self, range: &Range<usize>, take_events: impl Fn()) {
+    /// While a thread unmaps something, the kernel refuses until its event was read: `take_events` is called
+    /// then, before the next try.
+    pub fn open_pages(&self, range: &Range<usize>, take_events: impl Fn()) {
         let mut start = range.start;
         while start < range.end {
             let len = (range.end - start) as u64;
@@ -211,9 +227,20 @@ impl Uffd {
 
     fn ask<T>(&self, what: u64, with: &mut T) -> io::Result<()> {
         // SAFETY: each number goes with the layout that it is asked with here.
-        match unsafe { libc::ioctl(self.0.as_raw_fd(), what as _, &raw mut *with) } {
+        match unsafe { libc::ioctl(self.0.get()?.as_raw_fd(), what as _, &raw mut *with) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// Takes pages out of the page table of a view whose bytes are in a file.
+pub fn take_out(range: &Range<usize>) {
+    let start = range.start as *mut c_void;
+    // SAFETY: a shared mapping, whose bytes stay in the file behind it.
+    unsafe {
+        if libc::madvise(start, range.len(), libc::MADV_DONTNEED) != 0 {
+            libc::madvise(start, range.len(), MADV_DONTNEED_LOCKED);
         }
     }
 }
@@ -229,9 +256,12 @@ fn pages(range: &Range<usize>) -> Pages {
 }
 
 fn by_call() -> io::Result<OwnedFd> {
+    by_call_with(FLAGS)
+}
+
+fn by_call_with(flags: i32) -> io::Result<OwnedFd> {
     // SAFETY: makes a descriptor.
-    let file = unsafe { libc::syscall(libc::SYS_userfaultfd, FLAGS) } as i32;
-    owned(file)
+    owned(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) } as i32)
 }
 
 fn by_device() -> io::Result<OwnedFd> {

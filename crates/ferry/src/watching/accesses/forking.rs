@@ -1,6 +1,6 @@
 //! Page-locked memory that is mapped twice, when the program forks: the child's is its own.
 
-use ferry_backends::os::trap::{Snapshot, at_fork};
+use ferry_backends::os::trap::{Snapshot, at_fork, devices};
 use std::{cell::RefCell, sync::Once};
 
 thread_local! {
@@ -19,10 +19,8 @@ pub(super) fn watch() {
 /// Without the lock when it returns: handlers of the program's may call the library until the fork is done.
 extern "C" fn before() {
     ferry_core::fence::survives(|| {
-        let accesses =
-            super::OPENED.get().and_then(Option::as_ref).filter(|accesses| accesses.writer.is_here());
-        let Some(accesses) = accesses else { return };
-        let pages: Vec<_> = accesses.flights().pages().collect();
+        let Some(watch) = super::OPENED.get().and_then(Option::as_ref) else { return };
+        let pages = watch.pages();
         let copies = pages.into_iter().filter_map(|(user, at)| Snapshot::take(user, at)).collect();
         let _ = COPIED.try_with(|copied| *copied.borrow_mut() = copies);
     });
@@ -33,5 +31,6 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
+    devices::close_in_child();
     let _ = COPIED.try_with(|copied| copied.borrow_mut().drain(..).for_each(Snapshot::lay_over_view));
 }

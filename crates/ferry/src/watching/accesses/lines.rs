@@ -96,7 +96,12 @@ impl NotedThread {
 
 impl Drop for NotedThread {
     fn drop(&mut self) {
-        STATES.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        // In a forked child a thread that is not there may have the lock, for ever.
+        let me = self.0;
+        // SAFETY: asks for a number.
+        if me == unsafe { libc::gettid() } {
+            STATES.lock().unwrap_or_else(PoisonError::into_inner).remove(&me);
+        }
     }
 }
 
@@ -115,13 +120,19 @@ pub(super) fn dump_of(thread: i32) {
     }
 }
 
+/// Puts what the interpreter wrote into a stack.
+pub(super) fn put_into(frames: Vec<u64>, writer: &FactWriter) -> Vec<u64> {
+    static LINES: OnceLock<Mutex<Lines>> = OnceLock::new();
+    let lines = LINES.get_or_init(Mutex::default);
+    lines.lock().unwrap_or_else(PoisonError::into_inner).put_into(frames, writer)
+}
+
 /// Numbers of lines that were told of.
 #[derive(Default)]
-pub(super) struct Lines(HashMap<(String, u32), u32>);
+struct Lines(HashMap<(String, u32), u32>);
 
 impl Lines {
-    /// Puts what the interpreter wrote into a stack.
-    pub(super) fn put_into(&mut self, frames: Vec<u64>, writer: &FactWriter) -> Vec<u64> {
+    fn put_into(&mut self, frames: Vec<u64>, writer: &FactWriter) -> Vec<u64> {
         let Some(Some(python)) = INTERPRETER.get() else { return frames };
         let (mut text, mut part) = (Vec::new(), [0; 4096]);
         while let Ok(got @ 1..) = (&python.read_end).read(&mut part) {

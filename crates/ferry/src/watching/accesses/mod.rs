@@ -7,14 +7,23 @@
 //! with an op (`report.rs`), with lines of Python where that runs (`lines.rs`). Forked children get memory of
 //! their own (`forking.rs`).
 //!
+//! Where userfaultfd is not allowed, what accesses have left behind is seen when work is joined:
+//! `compared.rs` says how, and `compare.rs` is its observer.
+//!
 //! Arrows: `flights.rs` is plain data and `report.rs` writes facts; this module knows both and the trap.
+//! `ends.rs` and `spans.rs` know none of the others.
 
+mod compare;
+mod compared;
+mod ends;
 mod flights;
 mod forking;
 mod lines;
 mod report;
+mod spans;
 
-use super::translate;
+use compare::CompareWatch;
+use ends::{StreamNumbers, ends};
 use ferry_backends::{
     host::ViewWatch,
     os::{
@@ -22,21 +31,12 @@ use ferry_backends::{
         trap::{self, DevicePointer, Judge, Trap, TrappedAccess, Verdict, tell_pointers},
     },
 };
-use ferry_core::{
-    Block, DeviceTime, Error, Fate, Fence, Gate, Home, JoinKind, Observer, Op, Origin, Point, Seen,
-};
-use ferry_watch::{
-    Fact,
-    clock::ticks,
-    fact::{self, Awaited},
-    stacks,
-    writer::FactWriter,
-};
+use ferry_core::{Block, DeviceTime, Error, Fate, Home, JoinKind, Observer, Origin, Point, Seen};
+use ferry_watch::{Fact, clock::ticks, stacks, writer::FactWriter};
 use flights::{Flight, Flights, ViewPages};
 use report::AccessReporter;
 use std::{
-    cell::RefCell,
-    fmt,
+    fmt, io,
     ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, TryLockError,
@@ -75,44 +75,96 @@ impl fmt::Debug for AccessWatch {
 
 /// Where device pointers are told, which are seen whether or not accesses are.
 static WRITER: OnceLock<&'static FactWriter> = OnceLock::new();
-static OPENED: OnceLock<Option<Arc<AccessWatch>>> = OnceLock::new();
+static OPENED: OnceLock<Option<HostWatch>> = OnceLock::new();
 
-/// The accesses of this process, if they are wanted and can be seen.
-pub(super) fn open(writer: &'static FactWriter) -> Option<&'static Arc<AccessWatch>> {
+/// How accesses of this process are seen.
+pub(super) enum HostWatch {
+    /// Each when it happens.
+    Trapped(Arc<AccessWatch>),
+    /// By what they have left behind, when work is joined.
+    Compared(Arc<CompareWatch>),
+}
+
+impl HostWatch {
+    /// Is told of the program's views.
+    pub(super) fn views(&self) -> Arc<dyn ViewWatch> {
+        match self {
+            HostWatch::Trapped(watch) => watch.clone(),
+            HostWatch::Compared(watch) => watch.clone(),
+        }
+    }
+
+    /// An observer of the engine whose streams are counted from `first_stream`.
+    pub(super) fn observer(&self, first_stream: u32) -> Arc<dyn Observer> {
+        match self {
+            HostWatch::Trapped(watch) => watch.observer(first_stream),
+            HostWatch::Compared(watch) => watch.observer(first_stream),
+        }
+    }
+
+    /// The whole pages of blocks that are mapped twice, with the engine's address of each; nothing in a
+    /// forked child.
+    fn pages(&self) -> Vec<(Range<usize>, usize)> {
+        match self {
+            // Not for ever: a signal handler that forks may have interrupted the holder of the lock.
+            HostWatch::Trapped(watch) if watch.writer.is_here() => {
+                watch.flights_soon().map_or_else(Vec::new, |flights| flights.pages().collect())
+            }
+            HostWatch::Compared(watch) => watch.pages(),
+            HostWatch::Trapped(_) => Vec::new(),
+        }
+    }
+}
+
+/// The accesses of this process, if they are wanted.
+pub(super) fn open(writer: &'static FactWriter) -> Option<&'static HostWatch> {
     OPENED.get_or_init(|| begin(writer)).as_ref()
 }
 
-fn begin(writer: &'static FactWriter) -> Option<Arc<AccessWatch>> {
+fn begin(writer: &'static FactWriter) -> Option<HostWatch> {
     if !writer.wanted().accesses {
         return None;
     }
     let _ = WRITER.set(writer);
-    let _ = tell_pointers(pointer_touched);
+    lines::find();
+    let _ = tell_pointers(pointer_touched, lines::dump);
+    forking::watch();
+    let why = match trapped(writer) {
+        Ok(watch) => return Some(HostWatch::Trapped(watch)),
+        Err(why) => why,
+    };
+    let watch = CompareWatch::new(writer);
+    let reads = if watch.sees_pages() { "reads of less than a page of it" } else { "reads of it" };
+    let reason = format!(
+        "the lines that touch memory in flight, {reads}, and writes that change nothing: userfaultfd: {why} \
+         (it needs root, CAP_SYS_PTRACE, access to /dev/userfaultfd, or the sysctl \
+         vm.unprivileged_userfaultfd=1; in a container --cap-add SYS_PTRACE)"
+    );
+    writer.write(&Fact::Unseen { reason });
+    Some(HostWatch::Compared(watch))
+}
+
+fn trapped(writer: &'static FactWriter) -> io::Result<Arc<AccessWatch>> {
+    if writer.wanted().compared {
+        return Err(io::Error::other("not asked for"));
+    }
     let (flights, reporter) = (Mutex::new(Flights::new(page_size())), Mutex::default());
     let (trap, since, steps) = (OnceLock::new(), Instant::now(), AtomicU64::new(0));
     let accesses = Arc::new(AccessWatch { flights, reporter, trap, writer, since, steps });
-    lines::find();
-    match Trap::open(accesses.clone(), lines::dump) {
-        Ok(trap) => {
-            let _ = accesses.trap.set(trap);
-            forking::watch();
-            Some(accesses)
-        }
-        Err(why) => {
-            let reason = format!(
-                "accesses of the CPU to memory in flight are not seen: userfaultfd: {why} (it needs root, \
-                 CAP_SYS_PTRACE, access to /dev/userfaultfd, or the sysctl vm.unprivileged_userfaultfd=1)"
-            );
-            writer.write(&Fact::Unseen { reason });
-            None
-        }
-    }
+    let trap = Trap::open(accesses.clone(), lines::dump)?;
+    let _ = accesses.trap.set(trap);
+    Ok(accesses)
 }
 
 /// The CPU touched a device's address.
 fn pointer_touched(pointer: DevicePointer) {
     let Some(writer) = WRITER.get() else { return };
     let DevicePointer { thread, address, is_write, frames } = pointer;
+    // Told before its rights were taken away.
+    if trap::devices::is_watched(address) {
+        return;
+    }
+    let frames = lines::put_into(frames, writer);
     let (time, address) = (ticks(), address as u64);
     let stack = stacks::tell(writer, frames);
     writer.write(&Fact::DevicePointer { time, thread, address, is_write, stack });
@@ -121,7 +173,8 @@ fn pointer_touched(pointer: DevicePointer) {
 impl AccessWatch {
     /// An observer of the engine whose streams are counted from `first_stream`.
     pub(crate) fn observer(self: &Arc<AccessWatch>, first_stream: u32) -> Arc<dyn Observer> {
-        Arc::new(EngineFlights { accesses: self.clone(), first_stream, functions: AtomicUsize::new(0) })
+        let (accesses, streams) = (self.clone(), StreamNumbers(first_stream));
+        Arc::new(EngineFlights { accesses, streams, functions: AtomicUsize::new(0) })
     }
 
     fn flights(&self) -> MutexGuard<'_, Flights> {
@@ -201,6 +254,12 @@ impl ViewWatch for AccessWatch {
         }
     }
 
+    fn reserved(&self, addresses: Range<usize>) {
+        if let Some(trap) = self.trap.get() {
+            trap.watch_device(&addresses);
+        }
+    }
+
     fn gone(&self, user: Range<usize>) {
         self.flights().gone(&user);
         if let Some(trap) = self.trap.get() {
@@ -247,6 +306,10 @@ impl Judge for AccessWatch {
         self.reporter().happens(self.writer, access, frames, is_open);
     }
 
+    fn pointer(&self, access: &TrappedAccess, frames: Option<Vec<u64>>) {
+        self.reporter().pointer(self.writer, access, frames);
+    }
+
     fn unmapped(&self, range: Range<usize>) {
         if let Some(mut flights) = self.flights_soon() {
             flights.unmapped(&range);
@@ -254,15 +317,10 @@ impl Judge for AccessWatch {
     }
 }
 
-thread_local! {
-    /// What the ops of this thread come after and do not wait for.
-    static OVER: RefCell<Vec<Awaited>> = const { RefCell::new(Vec::new()) };
-}
-
 /// Keeps what an engine has in flight.
 struct EngineFlights {
     accesses: Arc<AccessWatch>,
-    first_stream: u32,
+    streams: StreamNumbers,
     /// How many host functions run.
     functions: AtomicUsize,
 }
@@ -271,57 +329,6 @@ impl EngineFlights {
     /// In a forked child a thread that is not there may have the lock, and nothing is in flight.
     fn flights(&self) -> Option<MutexGuard<'_, Flights>> {
         self.accesses.writer.is_here().then(|| self.accesses.flights())
-    }
-
-    fn point(&self, point: Point) -> fact::Point {
-        fact::Point { stream: self.first_stream + point.stream as u32, ticket: point.ticket }
-    }
-
-    /// What passes before an op, besides the op before it in its stream.
-    fn awaits(&self, what: Seen<'_>, to: &mut Vec<Awaited>) {
-        let mut op = if let Seen::Op(op) = what { Some(op) } else { None };
-        while let Some(now) = op {
-            let (fences, inner): (&[Arc<dyn Fence>], _) = match now {
-                Op::Wait(fence) => (std::slice::from_ref(fence), None),
-                Op::After(after) => (&after.0, Some(&after.1)),
-                _ => (&[], None),
-            };
-            to.extend(fences.iter().filter_map(|fence| self.awaited(fence)));
-            op = inner;
-        }
-    }
-
-    fn awaited(&self, fence: &Arc<dyn Fence>) -> Option<Awaited> {
-        let later = || Some(Awaited::Later(fence.native().downcast_ref::<Gate>()?.number()));
-        fence.point().map(|point| Awaited::Point(self.point(point))).or_else(later)
-    }
-}
-
-/// Calls `end` with each range of host memory that an op reads or writes: the engine's address, the length,
-/// and whether it is written.
-fn ends(what: Seen<'_>, end: &mut impl FnMut(usize, usize, bool)) {
-    match what {
-        Seen::Linear(copy) => {
-            let segment = copy.segment();
-            end(segment.src, segment.len, false);
-            end(segment.dst, segment.len, true);
-        }
-        Seen::Op(op) => ends_of(op, end),
-        Seen::Mark | Seen::Other => {}
-    }
-}
-
-fn ends_of(op: &Op, end: &mut impl FnMut(usize, usize, bool)) {
-    match op {
-        Op::Copy(plan) => {
-            for piece in plan.pieces().iter().flat_map(translate::lines) {
-                end(piece.src as usize, piece.len as usize, false);
-                end(piece.dst as usize, piece.len as usize, true);
-            }
-        }
-        Op::Fill(fill) => end(fill.dst, fill.len, true),
-        Op::After(after) => ends_of(&after.1, end),
-        _ => {}
     }
 }
 
@@ -348,9 +355,7 @@ impl Observer for EngineFlights {
 
     fn made(&self, op: Point, what: Seen<'_>) {
         lines::note_thread();
-        let (point, mut awaits, mut pages) = (self.point(op), Vec::new(), Vec::new());
-        let _ = OVER.try_with(|over| awaits.extend(over.borrow().iter().copied()));
-        self.awaits(what, &mut awaits);
+        let (point, awaits, mut pages) = (self.streams.point(op), self.streams.awaits(what), Vec::new());
         let Some(mut flights) = self.flights() else { return };
         flights.submitted(point, &awaits);
         ends(what, &mut |at, len, is_written| flights.add(point, at, len, is_written, &mut pages));
@@ -361,13 +366,13 @@ impl Observer for EngineFlights {
 
     fn refused(&self, op: Point, _: &Error) {
         if let Some(mut flights) = self.flights() {
-            flights.refused(self.point(op));
+            flights.refused(self.streams.point(op));
         }
     }
 
     fn bound(&self, gate: u64, to: Option<Point>) {
         if let Some(mut flights) = self.flights() {
-            flights.joins().bound(gate, to.map(|point| self.point(point)));
+            flights.joins().bound(gate, to.map(|point| self.streams.point(point)));
         }
     }
 
@@ -375,7 +380,7 @@ impl Observer for EngineFlights {
         if self.functions.load(Ordering::Acquire) > 0
             && let Some(mut flights) = self.flights()
         {
-            let count = flights.function_passed(self.point(op));
+            let count = flights.function_passed(self.streams.point(op));
             self.functions.fetch_sub(count, Ordering::AcqRel);
         }
     }
@@ -383,18 +388,17 @@ impl Observer for EngineFlights {
     fn joined(&self, point: Point, how: JoinKind) {
         // With the lock: what is opened is not armed again meanwhile.
         if let (Some(trap), Some(mut flights)) = (self.accesses.trap.get(), self.flights()) {
-            flights.joined(self.point(point), |pages| trap.open_pages(pages));
+            flights.joined(self.streams.point(point), |pages| trap.open_pages(pages));
             if how == JoinKind::Function {
                 let function = Point { ticket: point.ticket + 1, ..point };
                 // SAFETY: asks for a number.
-                flights.function_begun(unsafe { libc::gettid() }, self.point(function));
+                flights.function_begun(unsafe { libc::gettid() }, self.streams.point(function));
                 self.functions.fetch_add(1, Ordering::AcqRel);
             }
         }
     }
 
     fn following(&self, over: &[Point]) {
-        let points = over.iter().map(|point| Awaited::Point(self.point(*point)));
-        let _ = OVER.try_with(|over| *over.borrow_mut() = points.collect());
+        self.streams.follow(over);
     }
 }

@@ -1,9 +1,6 @@
 //! From accesses that hit something in flight to facts, each place in the program once for an op.
 
-use super::{
-    Flight,
-    lines::{self, Lines},
-};
+use super::{Flight, lines};
 use crate::watching::contents::read_up_to;
 use ferry_backends::os::trap::TrappedAccess;
 use ferry_watch::{
@@ -35,7 +32,6 @@ pub(super) struct AccessReporter {
     places: HashMap<AccessPlace, u32>,
     /// Stacks that were told of, with their ops.
     told: HashSet<(fact::Point, bool, u32)>,
-    lines: Lines,
     /// How often pages stayed open.
     opened: u64,
 }
@@ -52,11 +48,27 @@ impl AccessReporter {
         let is_wanted = *count <= MOST_AT_ONE_PLACE;
         self.expected = is_wanted.then_some(hit);
         if is_wanted {
-            self.stack.resize(STACK_BYTES, 0);
-            let got = read_up_to(access.place.sp, &mut self.stack);
-            self.stack.truncate(got);
+            self.copy_stack(access);
         }
         is_wanted
+    }
+
+    fn copy_stack(&mut self, access: &TrappedAccess) {
+        self.stack.resize(STACK_BYTES, 0);
+        let got = read_up_to(access.place.sp, &mut self.stack);
+        self.stack.truncate(got);
+    }
+
+    /// An address of a device is about to be accessed.
+    pub(super) fn pointer(&mut self, writer: &FactWriter, access: &TrappedAccess, frames: Option<Vec<u64>>) {
+        let frames = frames.unwrap_or_else(|| {
+            self.copy_stack(access);
+            lines::dump_of(access.thread);
+            self.frames_of(access)
+        });
+        let stack = stacks::tell(writer, lines::put_into(frames, writer));
+        let (time, thread, address) = (ticks(), access.thread as u32, access.address as u64);
+        writer.write(&Fact::DevicePointer { time, thread, address, is_write: access.is_write, stack });
     }
 
     /// The access happens.
@@ -72,7 +84,7 @@ impl AccessReporter {
                 lines::dump_of(access.thread);
                 self.frames_of(access)
             });
-            let frames = self.lines.put_into(frames, writer);
+            let frames = lines::put_into(frames, writer);
             self.tell(writer, access, &hit, frames);
         }
         if is_open {
