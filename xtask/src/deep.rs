@@ -25,8 +25,8 @@ const NOT_SANITIZED: &[&str] = &[
 ];
 
 /// Tests left out of the others: some race on purpose, in random programs whose streams write the same bytes,
-/// by looking at memory while an execution writes it, with memory that is unmapped or descriptors that are closed under a copy, or wait for a value that a copy
-/// writes; some need addresses, mappings or forked
+/// by looking at memory while an execution writes it, with memory that is unmapped or descriptors that are
+/// closed under a copy, or wait for a value that a copy writes; some need addresses, mappings or forked
 /// children that the sanitizer takes or forbids; one looks for locked pages, which it does not lock, one
 /// for the signal of a fault, which it takes; and the rest try the model on a stand-in for the engine.
 const NOT_SANITIZED_TESTS: &[&str] = &[
