@@ -54,7 +54,8 @@ Environment of programs that use the library (share/doc/ferry/ENVIRONMENT.md has
   FERRY_TASK_GROUPS    copies: task groups of captured graphs take copies and fills
   FERRY_CUDA_BLOCKS, FERRY_CUDA_PLAN, FERRY_CUDA_STAGERS
                        how the cuda backend copies
-  FERRY_VERBOSE, FERRY_FAULT_NOTE, FERRY_TORCH, FERRY_TRACE, FERRY_WATCH, FERRY_LIBRARY
+  FERRY_VERBOSE, FERRY_FAULT_NOTE, FERRY_TORCH, FERRY_TRACE, FERRY_WATCH, FERRY_CHECK_SOCKET,
+  FERRY_LIBRARY
                        what is printed, and which library this command uses
 `ferry devices` shows what is set, `ferry doctor` what is wrong with it.";
 
