@@ -93,7 +93,9 @@ fn check_one(twin: &Twin, is_fixed: bool, sight: Sight) -> Vec<String> {
 /// Runs a program that makes no mistake under the checker, with these options; what is wrong if it is
 /// reported.
 pub fn check_silent(command: &[PathBuf], options: &[String]) -> Result<(), String> {
-    let name = command.last().and_then(|path| path.file_name()).unwrap_or_default().to_string_lossy();
+    // Of an interpreter and its program the latter; options are no files.
+    let program = command.iter().rfind(|path| path.is_file()).and_then(|path| path.file_name());
+    let name = program.unwrap_or_default().to_string_lossy();
     let (exit, json, said) = checked(&name, options, command, true);
     let found = findings(&json).map_err(|why| format!("{name}: {why}\n{said}"))?;
     let is_silent = found.is_empty() && exit == 0;
