@@ -135,7 +135,7 @@ pub fn describe(findings: &[&CheckFinding]) -> String {
     for finding in findings {
         text += &format!("\n# {}\n{}\n", finding.message.replace('\n', " "), finding.id.name());
         let mut rule = |of: &str, frames: &[StackFrame]| {
-            if let Some(frame) = frames.iter().find(|frame| frame.line.is_some()).or(frames.first()) {
+            if let Some(frame) = StackFrame::place(frames) {
                 text += &format!("{of} {}\n", frame.function.as_deref().unwrap_or(&frame.position));
             }
         };
@@ -148,11 +148,12 @@ pub fn describe(findings: &[&CheckFinding]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use ferry_watch::check::{FindingSeverity, FoundWork, TimelineSpot};
 
-    fn finding(access: &str, line: u32, work: &str) -> CheckFinding {
+    /// Memory that is freed in `access`, at this line, while a copy of `work` is in flight.
+    pub(in crate::check) fn finding(access: &str, line: u32, work: &str) -> CheckFinding {
         let frame = |function: &str, file: &str, line: u32| StackFrame {
             function: Some(function.into()),
             file: Some(file.into()),
