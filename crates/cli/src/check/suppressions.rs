@@ -1,12 +1,10 @@
 //! `--suppress FILE`: findings that are known and are to be left out.
 //!
-//! A file has paragraphs, separated by empty lines; `#` begins a comment. The first line of a paragraph is an
-//! id
-//! (`FERRY-FREE`), or `*` for all. Each line behind it is `access`, `work` or `allocation` and a pattern:
-//! some
-//! frame of that stack must match. A pattern is compared with the name of the function, with the file, and
-//! with
-//! `file:line`; `*` stands for any text. A file matches also by the end of its path.
+//! A file has paragraphs, separated by empty lines; a line that begins with `#` is a comment. The first line
+//! of a paragraph is an id (`FERRY-FREE`), or `*` for all. Each line behind it is `access`, `work` or
+//! `allocation` and a pattern: some frame of that stack must match. A pattern is compared with the name of
+//! the function, with the file, and with `file:line`; `*` stands for any text. A file matches also by the end
+//! of its path.
 
 use std::fs;
 use std::path::PathBuf;
