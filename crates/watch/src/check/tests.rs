@@ -1,6 +1,6 @@
 use super::*;
 use crate::fact::{Block, HostAccess, Line, Origin, Piece};
-use crate::testing::{MadeFacts, TO_DEVICE};
+use crate::testing::{MadeFacts, TO_DEVICE, TO_HOST};
 
 /// A process that writes, at this line, the source of a copy in flight.
 fn process(number: u32, line: u32) -> MadeFacts {
@@ -42,4 +42,19 @@ fn a_process_that_becomes_another_program_has_other_stacks_with_the_same_numbers
     }
     checker.finish(|_| false);
     assert_eq!(found(&checker), [(FindingId::HostWrite, Some(10), 1), (FindingId::HostWrite, Some(20), 1)]);
+}
+
+#[test]
+fn a_copy_of_unwritten_bytes_is_in_flight_as_any_other() {
+    let (mut checker, mut made) = (Checker::new(CheckOptions::default()), MadeFacts::new(7));
+    made.stream(1, 0);
+    let (device, origin) = (Some(0), Origin::Allocated);
+    made.block(Block { base: 0x5000, at: 0x9000, len: 64, device, origin });
+    let point = made.copy(7, 1, TO_HOST, Piece { dst: 0x1000, src: 0x9000, len: 64 });
+    let (time, address) = (made.wait(500).now, 0x1008);
+    let access = HostAccess { time, point, address, is_destination: true, ..HostAccess::default() };
+    made.push(7, Fact::Access(access));
+    made.feed(&mut checker);
+    checker.finish(|_| false);
+    assert_eq!(found(&checker), [(FindingId::Uninitialised, None, 1), (FindingId::HostRead, None, 1)]);
 }
