@@ -60,7 +60,7 @@ pub struct CheckArgs {
     /// Also report calls that would break a capture in the global mode
     #[arg(long)]
     capture_lint: bool,
-    /// Miss no access of the CPU, whatever that costs
+    /// See every access of the CPU to a page, however many there are and whatever that costs
     #[arg(long)]
     precise: bool,
     /// Leave out the findings that this file describes; may be given several times

@@ -27,6 +27,8 @@ use crate::run;
 pub const VARIABLE: &str = "FERRY_CHECK_SOCKET";
 /// How long other threads have to complete a fact that they were writing when the question came.
 const GRACE: Duration = Duration::from_millis(4);
+/// How long one that asked may take to read its answer: meanwhile nobody's facts are read.
+const MOST_WRITING: Duration = Duration::from_secs(5);
 
 /// A socket for questions, and who asked.
 pub struct Questions {
@@ -84,7 +86,8 @@ impl Questions {
             object
         });
         let answer = json!({ "findings": told.collect::<Vec<_>>() });
-        // One that is gone needs no answer.
+        // One that is gone or stopped needs no answer.
+        let _ = question.stream.set_write_timeout(Some(MOST_WRITING));
         let _ = writeln!(question.stream, "{answer}");
     }
 }

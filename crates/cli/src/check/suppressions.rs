@@ -1,12 +1,10 @@
 //! `--suppress FILE`: findings that are known and are to be left out.
 //!
-//! A file has paragraphs, separated by empty lines; `#` begins a comment. The first line of a paragraph is an
-//! id
-//! (`FERRY-FREE`), or `*` for all. Each line behind it is `access`, `work` or `allocation` and a pattern:
-//! some
-//! frame of that stack must match. A pattern is compared with the name of the function, with the file, and
-//! with
-//! `file:line`; `*` stands for any text. A file matches also by the end of its path.
+//! A file has paragraphs, separated by empty lines; a line that begins with `#` is a comment. The first line
+//! of a paragraph is an id (`FERRY-FREE`), or `*` for all. Each line behind it is `access`, `work` or
+//! `allocation` and a pattern: some frame of that stack must match. A pattern is compared with the name of
+//! the function, with the file, and with `file:line`; `*` stands for any text. A file matches also by the end
+//! of its path.
 
 use std::fs;
 use std::path::PathBuf;
@@ -135,7 +133,7 @@ pub fn describe(findings: &[&CheckFinding]) -> String {
     for finding in findings {
         text += &format!("\n# {}\n{}\n", finding.message.replace('\n', " "), finding.id.name());
         let mut rule = |of: &str, frames: &[StackFrame]| {
-            if let Some(frame) = frames.iter().find(|frame| frame.line.is_some()).or(frames.first()) {
+            if let Some(frame) = StackFrame::place(frames) {
                 text += &format!("{of} {}\n", frame.function.as_deref().unwrap_or(&frame.position));
             }
         };
@@ -148,11 +146,12 @@ pub fn describe(findings: &[&CheckFinding]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use ferry_watch::check::{FindingSeverity, FoundWork, TimelineSpot};
 
-    fn finding(access: &str, line: u32, work: &str) -> CheckFinding {
+    /// Memory that is freed in `access`, at this line, while a copy of `work` is in flight.
+    pub(in crate::check) fn finding(access: &str, line: u32, work: &str) -> CheckFinding {
         let frame = |function: &str, file: &str, line: u32| StackFrame {
             function: Some(function.into()),
             file: Some(file.into()),

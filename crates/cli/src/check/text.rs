@@ -79,8 +79,8 @@ pub fn summary(findings: &[&CheckFinding], hidden: usize, checker: &Checker, los
     lines.extend(checker.unseen().iter().map(|reason| format!("ferry check: not seen: {reason}")));
     if checker.opened() > 0 {
         lines.push(format!(
-            "ferry check: {} times memory in flight was left open until its next use, and accesses to it \
-             were not seen (--precise sees all)",
+            "ferry check: {} times memory in flight was left open until its next copy, and accesses to it \
+             were not seen (docs/checking.md says when; --precise sees more)",
             checker.opened()
         ));
     }

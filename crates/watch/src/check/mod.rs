@@ -122,7 +122,7 @@ impl Checker {
             let has_ended = self.processes.get(&process).is_some_and(|check| check.has_ended);
             self.finish_process(process, !has_ended && is_killed(process));
         }
-        self.findings.sort_by_key(|finding| finding.time);
+        self.sort();
     }
 
     /// What was found, in the order of time.
@@ -163,6 +163,17 @@ impl Checker {
         self.lost
     }
 
+    /// Puts findings into the order of time; what is seen of them later, in another run, is still counted.
+    fn sort(&mut self) {
+        let mut order: Vec<usize> = (0..self.findings.len()).collect();
+        order.sort_by_key(|index| self.findings[*index].time);
+        let mut places = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(place, index)| places[*index] = place);
+        self.findings.sort_by_key(|finding| finding.time);
+        let indices = self.by_stack.values_mut().chain(self.by_path.values_mut());
+        indices.for_each(|index| *index = places[*index]);
+    }
+
     fn finish_process(&mut self, number: u32, is_killed: bool) {
         let Some(mut process) = self.processes.remove(&number) else { return };
         let mut found = Vec::new();
@@ -174,6 +185,8 @@ impl Checker {
         };
         process.finish(&names, is_killed, &mut found);
         found.into_iter().for_each(|raw| self.add(number, raw));
+        // The next program with this number counts its stacks anew.
+        self.by_stack.retain(|(_, process, _), _| *process != number);
     }
 
     /// Counts what was seen before; else symbolises it.
@@ -291,3 +304,6 @@ fn stacks(raw: &RawFinding) -> [u64; 2] {
     }
     both
 }
+
+#[cfg(test)]
+mod tests;

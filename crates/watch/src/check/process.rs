@@ -516,7 +516,6 @@ fn uninitialised(names: &CheckNames, op: &Rc<CheckedOp>, read: &UnwrittenRead) -
     raw.message = format!("A {} reads {place} that nobody has written{all}.", op.kind);
     raw.op = Some(op.point);
     raw.work = Some(RawWork::of(op));
-    op.is_reported.set(true);
     raw
 }
 

@@ -7,6 +7,7 @@
 
 use ferry_watch::{Fact, fact::Line, writer::FactWriter};
 use std::{
+    cell::Cell,
     collections::{BTreeMap, HashMap},
     ffi::{CStr, c_int, c_void},
     fs::File,
@@ -78,26 +79,35 @@ thread_local! {
     static NOTED: NotedThread = NotedThread::new();
 }
 
-/// A thread whose state is known as long as it lives.
-struct NotedThread(i32);
+/// A thread whose state was told, as long as it lives.
+struct NotedThread {
+    thread: i32,
+    /// What was told last; 0 for none.
+    state: Cell<usize>,
+}
 
 impl NotedThread {
     fn new() -> NotedThread {
         // SAFETY: asks for a number.
-        let thread = unsafe { libc::gettid() };
-        if let Some(Some(python)) = INTERPRETER.get() {
-            // SAFETY: it reads a variable of this thread.
-            let state = unsafe { (python.this_thread)() };
-            STATES.lock().unwrap_or_else(PoisonError::into_inner).insert(thread, state.addr());
+        NotedThread { thread: unsafe { libc::gettid() }, state: Cell::new(0) }
+    }
+
+    /// Tells the state of this thread if it is another one: threads that an interpreter did not start have
+    /// one only while they run Python, and a new one the next time.
+    fn note(&self) {
+        let Some(Some(python)) = INTERPRETER.get() else { return };
+        // SAFETY: it reads a variable of this thread.
+        let state = unsafe { (python.this_thread)() }.addr();
+        if self.state.replace(state) != state {
+            STATES.lock().unwrap_or_else(PoisonError::into_inner).insert(self.thread, state);
         }
-        NotedThread(thread)
     }
 }
 
 impl Drop for NotedThread {
     fn drop(&mut self) {
         // In a forked child a thread that is not there may have the lock, for ever.
-        let me = self.0;
+        let me = self.thread;
         // SAFETY: asks for a number.
         if me == unsafe { libc::gettid() } {
             STATES.lock().unwrap_or_else(PoisonError::into_inner).remove(&me);
@@ -107,7 +117,7 @@ impl Drop for NotedThread {
 
 /// Remembers the calling thread: it may be inside a system call when its lines are wanted.
 pub(super) fn note_thread() {
-    let _ = NOTED.try_with(|_| ());
+    let _ = NOTED.try_with(NotedThread::note);
 }
 
 /// Has the interpreter write the lines of another thread, which waits. It must have been noted.
