@@ -46,6 +46,8 @@ pub struct FileHead {
     pub claims: AtomicU64,
     /// Not 0: the reader has taken all that it is going to take.
     pub closed: AtomicU64,
+    /// The process that made the file, and reads it.
+    reader: AtomicU64,
 }
 
 /// The head of a buffer.
@@ -162,6 +164,7 @@ impl Buffers {
         let head = buffers.head();
         head.buffers.store(count as u64, Ordering::Relaxed);
         head.wanted.store(wanted.bits(), Ordering::Relaxed);
+        head.reader.store(u64::from(std::process::id()), Ordering::Relaxed);
         head.magic.store(MAGIC, Ordering::Release);
         Ok(buffers)
     }
@@ -199,6 +202,12 @@ impl Buffers {
     pub fn head(&self) -> &FileHead {
         // SAFETY: the mapping begins with it, and consists of atomics, of which every value is valid.
         unsafe { &*self.base.cast::<FileHead>() }
+    }
+
+    /// Whether the process that reads is still there, as far as this one can see.
+    pub fn has_reader(&self) -> bool {
+        // SAFETY: asks whether there is such a process.
+        unsafe { libc::kill(self.head().reader.load(Ordering::Relaxed) as i32, 0) == 0 }
     }
 
     /// What the reader wants.

@@ -26,9 +26,11 @@ use std::{
     time::Duration,
 };
 
-/// How long a thread waits for room at a time, and how long in all until it takes the reader for dead.
+/// How long a thread waits for room at a time, and how long in all until it takes the reader for dead: longer
+/// while there is a process that reads, which may be slow.
 const PAUSE: Duration = Duration::from_micros(500);
 const PATIENCE: Duration = Duration::from_secs(10);
+const LONG_PATIENCE: Duration = Duration::from_secs(120);
 /// Pieces of a batch that fit into one fact.
 const PIECES_AT_ONCE: usize = 2048;
 /// Bytes of contents that fit into one fact.
@@ -273,7 +275,10 @@ impl FactWriter {
             self.shared.is_unread.load(Ordering::Relaxed)
                 || self.shared.buffers.head().closed.load(Ordering::Relaxed) != 0
         };
-        while self.wanted.complete && waited < PATIENCE && !is_unread() {
+        let is_patient = |waited: Duration| {
+            waited < PATIENCE || waited < LONG_PATIENCE && self.shared.buffers.has_reader()
+        };
+        while self.wanted.complete && is_patient(waited) && !is_unread() {
             if let Some(index) = claim() {
                 return Some(index);
             }
