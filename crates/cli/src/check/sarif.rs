@@ -93,8 +93,8 @@ fn encoded(byte: u8) -> String {
     }
 }
 
-/// The same for the same mistake in every run, also if lines were added above it. Mistakes at several lines of
-/// one function are numbered.
+/// The same for the same mistake in every run, also if lines were added above it. Mistakes at several lines
+/// of one function are numbered.
 fn fingerprint(finding: &CheckFinding, seen: &mut SeenLines) -> String {
     let hash = hash(finding);
     let line = |frames: &[StackFrame]| StackFrame::place(frames).map(|frame| frame.position.clone());
