@@ -1,5 +1,6 @@
 # CHECK: FERRY-HOST-READ: ptr_to_bytes copies a result out while the 2-D copy that brings it is in flight.
 # It reads at once and waits for nothing.
+# NEEDS: userfaultfd
 import acl
 from kit import D2H, FIXED, begin, device_memory, finish, ok, page_locked, stream
 

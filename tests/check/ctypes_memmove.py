@@ -1,5 +1,6 @@
 # CHECK: FERRY-HOST-WRITE: ctypes.memmove puts the next request's tokens into the source of an upload. The
 # fixed twin has a second half for it.
+# NEEDS: userfaultfd
 import array
 import ctypes
 

@@ -1,5 +1,6 @@
 # CHECK: FERRY-HOST-READ: a NumPy array of the program's own is registered as page-locked, and its sum is
 # taken while a download writes it.
+# NEEDS: userfaultfd
 import mmap
 
 import acl

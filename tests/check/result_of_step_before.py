@@ -1,5 +1,6 @@
 # CHECK: FERRY-HOST-READ: results are read one step late through NumPy views, so that the device always
 # has work. The view that is read is that of the step just launched, whose event nobody has waited for.
+# NEEDS: userfaultfd
 import acl
 from kit import D2H, FIXED, INT32, begin, device_memory, event, finish, ok, page_locked, stream
 
