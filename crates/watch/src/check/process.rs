@@ -248,7 +248,7 @@ impl ProcessCheck {
         let all = accesses::of(&work, &pieces);
         // Waits for values are looked after by a thread of the library, which reads what others write: that
         // is what they are for.
-        let is_by_library = is_by_library(names, op.site) && self.is_synchronous(&op);
+        let is_by_library = is_by_library(names, op.site) && op.task.is_none();
         let races = if is_by_library { Vec::new() } else { self.races.add(&op, &all) };
         races.iter().for_each(|race| self.raced(names, race, &op, found));
         self.share(&op, &all);

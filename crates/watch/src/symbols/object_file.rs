@@ -70,7 +70,9 @@ impl ObjectFile {
 }
 
 fn demangled(name: &str) -> String {
-    addr2line::demangle_auto(name.into(), None).into_owned()
+    // A name of C may be the code of a type: `w` would become `wchar_t`.
+    let is_mangled = ["_Z", "__Z", "_R"].iter().any(|start| name.starts_with(start));
+    if is_mangled { addr2line::demangle_auto(name.into(), None).into_owned() } else { name.to_owned() }
 }
 
 fn function<'a>(symbol: impl ObjectSymbol<'a>) -> Option<(u64, Box<str>)> {

@@ -56,6 +56,9 @@ pub struct TrappedAccess {
     pub thread: i32,
     /// Where the thread is, as far as the kernel says.
     pub place: ThreadPlace,
+    /// The judge's moment when the access was told. Another thread may have opened the page since, and the
+    /// accessing one gone on.
+    pub moment: u64,
 }
 
 /// What is to be done about an access.
@@ -70,6 +73,9 @@ pub struct Verdict {
 /// Decides on accesses. It is called by the monitor, while the accessing thread waits: it takes no lock that
 /// a thread of the program may hold while it touches memory of the program's.
 pub trait Judge: Send + Sync {
+    /// A number that grows with what comes to be in flight. It waits for nothing.
+    fn moment(&self) -> u64;
+
     /// The pages to open, if the page of this address has nothing in flight.
     fn free_around(&self, address: usize) -> Option<Range<usize>>;
 
@@ -161,16 +167,18 @@ struct Monitor {
 impl Monitor {
     fn run(&self) {
         loop {
-            match self.uffd.wait(None).and_then(|_| self.uffd.next()) {
-                Ok(Some(Event::Fault(fault))) => {
+            // Before the event is read: its thread waits at least until then.
+            let waited = self.uffd.wait(None).map(|_| self.judge.moment());
+            match waited.and_then(|moment| Ok((moment, self.uffd.next()?))) {
+                Ok((moment, Some(Event::Fault(fault)))) => {
                     let _in_work = EventInWork::begin(fault.address);
-                    self.handle(&fault);
+                    self.handle(&fault, moment);
                 }
-                Ok(Some(Event::Unmap(range))) => {
+                Ok((_, Some(Event::Unmap(range)))) => {
                     let _in_work = EventInWork::begin(0);
                     self.unmapped(range);
                 }
-                Ok(None) => {}
+                Ok((_, None)) => {}
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 // The program has closed the descriptor: nothing can be armed any more, and nobody waits.
                 Err(_) => return,
@@ -198,20 +206,20 @@ impl Monitor {
         });
     }
 
-    fn handle(&self, fault: &PageFault) {
+    fn handle(&self, fault: &PageFault, moment: u64) {
         // The page is being moved, and the thread is woken when that is done.
         if doubled::is_held(fault.address) {
             return;
         }
         if devices::is_watched(fault.address) {
-            return self.handle_device(fault);
+            return self.handle_device(fault, moment);
         }
         if let Some(pages) = self.judge.free_around(fault.address) {
             return self.open_pages(&pages);
         }
         let page = fault.address / page_size() * page_size();
         let known = place::of_thread(fault.thread);
-        let access = access_of(fault, page, known.unwrap_or_default());
+        let access = access_of(fault, moment, known.unwrap_or_default());
         // A debugger reads the memory of a process, too: that is no access of the program's.
         let verdict = match place::is_ours(fault.thread) {
             true => self.judge.judge(&access),
@@ -227,10 +235,10 @@ impl Monitor {
     }
 
     /// An access to an address of a device: it is told, and fails.
-    fn handle_device(&self, fault: &PageFault) {
+    fn handle_device(&self, fault: &PageFault, moment: u64) {
         let page = fault.address / page_size() * page_size();
         let known = place::of_thread(fault.thread);
-        let access = access_of(fault, page, known.unwrap_or_default());
+        let access = access_of(fault, moment, known.unwrap_or_default());
         if devices::is_populating(access.place.system_call) {
             return devices::close_range(self.uffd, page);
         }
@@ -276,12 +284,13 @@ impl Monitor {
 }
 
 /// What is accessed of the page.
-fn access_of(fault: &PageFault, page: usize, place: ThreadPlace) -> TrappedAccess {
+fn access_of(fault: &PageFault, moment: u64, place: ThreadPlace) -> TrappedAccess {
     let PageFault { address, is_write, thread } = *fault;
+    let page = address / page_size() * page_size();
     let end = place
         .system_call
         .and_then(|call| call.buffer())
         .map(|(start, len)| start.saturating_add(len).min(page + page_size()))
         .filter(|end| *end > address);
-    TrappedAccess { address, len: end.map_or(1, |end| end - address), is_write, thread, place }
+    TrappedAccess { address, len: end.map_or(1, |end| end - address), is_write, thread, place, moment }
 }

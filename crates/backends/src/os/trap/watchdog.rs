@@ -99,6 +99,10 @@ mod tests {
     struct Undecided;
 
     impl Judge for Undecided {
+        fn moment(&self) -> u64 {
+            0
+        }
+
         fn free_around(&self, _: usize) -> Option<Range<usize>> {
             None
         }

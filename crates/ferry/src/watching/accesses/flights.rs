@@ -36,6 +36,8 @@ pub(super) struct Flight {
     pub(super) point: Point,
     /// Whether the op writes them; otherwise it reads them.
     pub(super) is_written: bool,
+    /// The moment from which on they belong to it.
+    since: u64,
 }
 
 /// Pages of the program's view, and where the engine's view of them begins.
@@ -91,6 +93,8 @@ pub(super) struct Flights {
     /// The engine's address of blocks, by the program's.
     by_user: BTreeMap<usize, usize>,
     page: usize,
+    /// Counts ops.
+    moment: u64,
     /// Host functions that run, by the system's number of their thread.
     functions: BTreeMap<i32, Point>,
     /// Where the last opened range ended, and how many pages it had.
@@ -164,7 +168,8 @@ impl Flights {
     }
 
     /// An op is about to be submitted.
-    pub(super) fn submitted(&mut self, point: Point, awaits: &[Awaited]) {
+    pub(super) fn submitted(&mut self, point: Point, awaits: &[Awaited], moment: u64) {
+        self.moment = moment;
         self.joins.submitted(point, awaits);
     }
 
@@ -183,7 +188,7 @@ impl Flights {
         }
         let start = block.user.start + (at - block.at);
         let user = start..(start + len).min(block.user.end);
-        block.add(Flight { user: user.clone(), point, is_written }, &self.joins);
+        block.add(Flight { user: user.clone(), point, is_written, since: self.moment }, &self.joins);
         let (first, end) = (user.start / self.page, user.end.div_ceil(self.page));
         block.arm(first..end, self.page, pages);
         if block.eager > 0 && end - first <= EAGER_PAGES && self.eager.len() < EAGER_RANGES {
@@ -251,12 +256,19 @@ impl Flights {
 
     /// What an access of the CPU collides with: a write with anything in flight, a read with destinations. A
     /// host function does not collide with ops that come after it.
-    pub(super) fn hit(&self, bytes: &Range<usize>, is_write: bool, thread: i32) -> Option<Flight> {
+    /// Neither does an access that began at a `moment` before the op.
+    pub(super) fn hit(
+        &self,
+        bytes: &Range<usize>,
+        is_write: bool,
+        (thread, moment): (i32, u64),
+    ) -> Option<Flight> {
         let block = self.block_of(bytes.start)?;
         let function = self.functions.get(&thread);
         let is_later = |op: Point| function.is_some_and(|function| self.joins.is_after(op, *function));
         let in_flight = block.in_flight(bytes, &self.joins);
-        let mut hits = in_flight.filter(|hit| (is_write || hit.is_written) && !is_later(hit.point));
+        let mut hits = in_flight
+            .filter(|hit| (is_write || hit.is_written) && hit.since <= moment && !is_later(hit.point));
         let first = hits.next()?;
         Some(hits.find(|flight| flight.is_written && !first.is_written).unwrap_or(first).clone())
     }
@@ -347,6 +359,17 @@ mod tests {
     }
 
     #[test]
+    fn an_access_that_began_before_an_op_does_not_collide_with_it() {
+        let mut flights = flights(PAGE);
+        flights.submitted(at(1), &[], 5);
+        flights.add(at(1), AT, 8, true, &mut Vec::new());
+        for (moment, want) in [(4, None), (5, Some(at(1))), (6, Some(at(1)))] {
+            let hit = flights.hit(&(USER..USER + 1), true, (1, moment)).map(|flight| flight.point);
+            assert_eq!(hit, want, "moment {moment}");
+        }
+    }
+
+    #[test]
     fn an_access_hits_bytes_and_not_pages() {
         let mut flights = flights(3 * PAGE);
         let mut pages = Vec::new();
@@ -370,12 +393,16 @@ mod tests {
             (PAGE, true, None),
         ] {
             let byte = USER + offset;
-            let hit = flights.hit(&(byte..byte + 1), is_write, 1).map(|flight| flight.point.ticket);
+            let hit =
+                flights.hit(&(byte..byte + 1), is_write, (1, u64::MAX)).map(|flight| flight.point.ticket);
             assert_eq!(hit, want, "{offset} {is_write}");
         }
         flights.joins().joined(at(1));
-        assert_eq!(flights.hit(&(USER + 100..USER + 101), true, 1), None, "joined");
-        assert_eq!(flights.hit(&(USER + 100..USER + 300), false, 1).map(|flight| flight.point), Some(at(2)));
+        assert_eq!(flights.hit(&(USER + 100..USER + 101), true, (1, u64::MAX)), None, "joined");
+        assert_eq!(
+            flights.hit(&(USER + 100..USER + 300), false, (1, u64::MAX)).map(|flight| flight.point),
+            Some(at(2))
+        );
     }
 
     #[test]
@@ -384,10 +411,12 @@ mod tests {
         flights.function_begun(7, at(2));
         flights.add(at(1), AT, 8, true, &mut Vec::new());
         flights.add(at(3), AT + 8, 8, true, &mut Vec::new());
-        let hit = |offset, thread| flights.hit(&(USER + offset..USER + offset + 1), false, thread).is_some();
+        let hit = |offset, thread| {
+            flights.hit(&(USER + offset..USER + offset + 1), false, (thread, u64::MAX)).is_some()
+        };
         assert_eq!([hit(0, 7), hit(8, 7), hit(8, 1)], [true, false, true]);
         flights.function_passed(at(2));
-        assert!(flights.hit(&(USER + 8..USER + 9), false, 7).is_some());
+        assert!(flights.hit(&(USER + 8..USER + 9), false, (7, u64::MAX)).is_some());
     }
 
     #[test]
@@ -411,14 +440,14 @@ mod tests {
         assert_eq!(pages.len(), 1);
         assert_eq!(flights.blocks[&AT].flights.len(), 1);
         flights.refused(at(1));
-        assert_eq!(flights.hit(&(USER..USER + 1), true, 1), None);
+        assert_eq!(flights.hit(&(USER..USER + 1), true, (1, u64::MAX)), None);
     }
 
     #[test]
     fn what_is_joined_is_not_kept() {
         let mut flights = flights(PAGE);
         for ticket in 1..10_000 {
-            flights.submitted(at(ticket), &[]);
+            flights.submitted(at(ticket), &[], 0);
             flights.add(at(ticket), AT, 8, true, &mut Vec::new());
             flights.joins().joined(at(ticket));
         }

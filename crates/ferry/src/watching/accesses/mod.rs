@@ -65,6 +65,8 @@ pub(crate) struct AccessWatch {
     since: Instant,
     /// AccessWatch that collided with something in flight, or were beside it.
     steps: AtomicU64,
+    /// Counts ops; changed with the lock of the flights.
+    moment: AtomicU64,
 }
 
 impl fmt::Debug for AccessWatch {
@@ -150,7 +152,8 @@ fn trapped(writer: &'static FactWriter) -> io::Result<Arc<AccessWatch>> {
     }
     let (flights, reporter) = (Mutex::new(Flights::new(page_size())), Mutex::default());
     let (trap, since, steps) = (OnceLock::new(), Instant::now(), AtomicU64::new(0));
-    let accesses = Arc::new(AccessWatch { flights, reporter, trap, writer, since, steps });
+    let accesses =
+        Arc::new(AccessWatch { flights, reporter, trap, writer, since, steps, moment: AtomicU64::new(0) });
     let trap = Trap::open(accesses.clone(), lines::dump)?;
     let _ = accesses.trap.set(trap);
     Ok(accesses)
@@ -282,6 +285,10 @@ impl ViewWatch for AccessWatch {
 }
 
 impl Judge for AccessWatch {
+    fn moment(&self) -> u64 {
+        self.moment.load(Ordering::SeqCst)
+    }
+
     fn free_around(&self, address: usize) -> Option<Range<usize>> {
         let page = address / page_size() * page_size();
         match self.flights_soon() {
@@ -295,7 +302,7 @@ impl Judge for AccessWatch {
         let bytes = access.address..access.address + access.len;
         // The library asks so whether memory that it is given can be read; a program has no use for it.
         let is_probe = access.place.system_call.is_some_and(|call| call.number == libc::SYS_madvise);
-        let hit = flights.hit(&bytes, access.is_write, access.thread).filter(|_| !is_probe);
+        let hit = flights.hit(&bytes, access.is_write, (access.thread, access.moment)).filter(|_| !is_probe);
         let passes = flights.count_pass(access.address);
         drop(flights);
         let wants_stack = hit.is_some_and(|hit| self.reporter().expect(access, hit));
@@ -357,7 +364,8 @@ impl Observer for EngineFlights {
         lines::note_thread();
         let (point, awaits, mut pages) = (self.streams.point(op), self.streams.awaits(what), Vec::new());
         let Some(mut flights) = self.flights() else { return };
-        flights.submitted(point, &awaits);
+        let moment = self.accesses.moment.fetch_add(1, Ordering::SeqCst) + 1;
+        flights.submitted(point, &awaits, moment);
         ends(what, &mut |at, len, is_written| flights.add(point, at, len, is_written, &mut pages));
         ViewPages::merge(&mut pages, page_size());
         // With the lock: an access to a page that is armed finds what is in flight there.
