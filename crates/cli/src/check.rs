@@ -27,7 +27,7 @@ use ferry_watch::trace::TraceLimits;
 use ferry_watch::{Fact, FactReader, FactSource};
 
 use crate::machine::Machine;
-use crate::output::OutputFolder;
+use crate::output::{OutputFile, OutputFolder};
 use crate::run::{self, StartFailure};
 use crate::watched::{Watched, WatchedRun};
 use questions::Questions;
@@ -104,6 +104,10 @@ pub fn main(args: &CheckArgs) -> ExitCode {
         capture_lint: args.capture_lint,
         by_process: args.answer,
     });
+    let files = match open_files(args) {
+        Ok(files) => files,
+        Err(failure) => return run::not_started("check", failure),
+    };
     let facts = args.facts.as_ref().and_then(|file| File::create(file).ok().map(BufWriter::new));
     let folder = match args.report.as_deref().map(report::open).transpose() {
         Ok(folder) => folder,
@@ -120,6 +124,7 @@ pub fn main(args: &CheckArgs) -> ExitCode {
         Ok(watched) => ExitCode::from(finish(args, reader, &suppressions, &watched)),
         Err(failure) => {
             folder.into_iter().for_each(OutputFolder::give_up);
+            files.into_iter().for_each(OutputFile::give_up);
             run::not_started("check", failure)
         }
     }
@@ -217,6 +222,21 @@ fn finish(args: &CheckArgs, reader: CheckReader, suppressions: &Suppressions, wa
         () if written.contains(&false) && watched.code == 0 => 1,
         () => watched.code,
     }
+}
+
+/// The files that are written at the end, opened: one that cannot be is told before anything runs.
+fn open_files(args: &CheckArgs) -> Result<Vec<OutputFile>, StartFailure> {
+    let mut files: Vec<OutputFile> = Vec::new();
+    for path in [&args.json, &args.sarif, &args.write_suppressions].into_iter().flatten() {
+        match OutputFile::open(path) {
+            Ok(file) => files.push(file),
+            Err(error) => {
+                files.into_iter().for_each(OutputFile::give_up);
+                return Err(run::unwritable(path, &error));
+            }
+        }
+    }
+    Ok(files)
 }
 
 /// Whether the file could be written; if not, that has been said.

@@ -149,6 +149,16 @@ fn examples_make_no_mistake() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
+#[test]
+fn files_that_cannot_be_written_are_told_before_the_program_runs() {
+    for option in ["--json", "--sarif", "--write-suppressions"] {
+        let words = ["check", option, "/does/not/exist", "--", "/bin/echo", "started"];
+        let said = command::output(&mut command::ferry(&words));
+        assert_eq!(said.status.code(), Some(125), "{option}: {}", command::text(&said.stderr));
+        assert!(said.stdout.is_empty(), "{option}: the program ran in vain");
+    }
+}
+
 /// Tokens, scopes, futures and graphs of the Rust interface say when their work is known to be done.
 #[test]
 fn programs_in_rust_make_no_mistake() {
