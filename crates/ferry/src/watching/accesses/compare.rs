@@ -12,7 +12,7 @@ use ferry_core::{Block, DeviceTime, Error, Fate, Home, JoinKind, Observer, Origi
 use ferry_watch::{
     Fact,
     clock::ticks,
-    fact::{self, TouchedBytes},
+    fact::{self, Awaited, TouchedBytes},
     site,
     writer::FactWriter,
 };
@@ -140,7 +140,8 @@ impl Observer for EngineComparison {
         ends(what, &mut |at, len, is_written| all.push((at, len, is_written)));
         if let Some(mut memory) = self.watch.memory() {
             memory.submitted(point, &awaits);
-            if is_function(what) {
+            // What is still to come may be the end of a callback, which is a function of the program's.
+            if is_function(what) || awaits.iter().any(|awaited| matches!(awaited, Awaited::Later(_))) {
                 memory.function(point);
             }
             memory.add(point, &all, false);
