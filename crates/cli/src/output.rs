@@ -1,6 +1,5 @@
 //! Where a command writes what it has watched: opened before the program starts, so that nothing runs in
-//! vain,
-//! and left as it was if the program does not start.
+//! vain, and left as it was if the program does not start.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -3,8 +3,7 @@
 //! A copy is in flight from its call until the host has joined it, whether or not its bytes have moved: no
 //! finding depends on timing. `order` knows what comes before what, `races` which ops touch the same bytes,
 //! `written` which device bytes nobody wrote, `memory` what is allocated; `process` puts them together for
-//! one
-//! process. The CPU's own accesses come as facts that name the op ([`Fact::Access`]).
+//! one process. The CPU's own accesses come as facts that name the op ([`Fact::Access`]).
 //!
 //! Findings get their names here: each is symbolised when it is first seen, since a process may become
 //! another program later. One mistake is one finding; what is seen again is counted.

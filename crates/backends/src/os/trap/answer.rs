@@ -4,8 +4,7 @@
 //! One question at a time: the monitor asks, waits for the answer for a while, and takes the question back if
 //! none came. The thread goes on when what it said is written down, so that it is known if the access was the
 //! last thing that the program did. The handler uses its own stack, system calls and atomics. SIGURG is what
-//! is
-//! sent, since programs ignore it and debuggers pass it on without a word.
+//! is sent, since programs ignore it and debuggers pass it on without a word.
 
 use super::{chain::ChainedHandler, doubled, place, step, uffd::Uffd};
 use crate::os::page::page_size;
