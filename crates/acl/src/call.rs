@@ -11,7 +11,7 @@ use crate::{
     functions::ApiFunction,
     log::{self, Level, Module},
     messages,
-    rules::stream,
+    rules::{learnt_elsewhere, stream},
     state::{Here, if_here, with_here},
     watched,
 };
@@ -66,6 +66,7 @@ fn run(function: &ApiFunction, is_watched: bool, body: impl FnOnce(&Here) -> Res
     let cancelling = Cancelling::off();
     if is_watched {
         site::begin();
+        learnt_elsewhere::learn();
     }
     let code = guarded(function, body);
     if is_watched {

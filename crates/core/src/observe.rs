@@ -72,6 +72,8 @@ pub enum JoinKind {
     Function,
     /// It ended the work of the stream in place of waiting for it.
     Abort,
+    /// Another process has waited for it, and may have told this one.
+    Elsewhere,
 }
 
 /// Is told what the engine does, and changes nothing.

@@ -4,7 +4,8 @@
 //! latest one, by one exchange of a word: a process that is killed leaves no record half made, at most a slot
 //! that nobody was told of. A slot's word has the number of its record, the member of the table that made it,
 //! and whether it is complete. A record whose member is gone is complete, and so is one whose slot has the
-//! number of another record: slots are used again when their record is complete, and not before.
+//! number of another record: slots are used again when their record is complete, and not before. It also says
+//! whether a process other than the recorder's has waited for the record, for those who watch.
 
 use crate::{Error, Result, constants as c, error::fail};
 use ferry::engine::shared_table::SharedTable;
@@ -23,12 +24,15 @@ const SLOTS: usize = 65_527;
 const SLOTS_OF_A_PAGE: usize = 512;
 /// All words: the latest record, and the slots.
 const WORDS: usize = SLOTS + 1;
-const NAME: &str = "ferry:event";
+const NAME: &str = "ferry:event2";
 
-/// Bits of a slot's word: from the lowest, whether the record is complete, its member, its number.
-const MEMBER_BITS: u32 = 27;
-const NUMBER_SHIFT: u32 = MEMBER_BITS + 1;
+/// Bits of a slot's word: from the lowest, whether the record is complete, whether another process has waited
+/// for it, its member, its number.
+const MEMBER_BITS: u32 = 26;
+const MEMBER_SHIFT: u32 = 2;
+const NUMBER_SHIFT: u32 = MEMBER_SHIFT + MEMBER_BITS;
 const COMPLETE: u64 = 1;
+const AWAITED: u64 = 2;
 
 /// Bits of a record as it is told: its slot, its number.
 const SLOT_BITS: u32 = 16;
@@ -121,9 +125,7 @@ impl EventRecords {
 
     /// Completes a record of this process, and wakes those who wait for it.
     pub fn complete(&self, record: RecordId) {
-        let pending = self.pending(record.number());
-        let slot = &self.slots()[record.slot()];
-        let _ = slot.compare_exchange(pending, pending | COMPLETE, AcqRel, Acquire);
+        self.mark(record, COMPLETE);
         self.hint.fetch_min(record.slot(), Relaxed);
         self.table.ring();
     }
@@ -134,15 +136,34 @@ impl EventRecords {
         slot >> NUMBER_SHIFT != record.number() || self.is_over(slot)
     }
 
+    /// This process, which did not make the record, waits for it, or has learnt that it is complete.
+    pub fn wait_elsewhere(&self, record: RecordId) {
+        self.mark(record, AWAITED);
+    }
+
+    /// Whether a record of this process is complete, and another one has waited for it, as far as can be
+    /// told: a slot that was used again says nothing about its record.
+    pub fn is_known_elsewhere(&self, record: RecordId) -> bool {
+        let slot = self.slots()[record.slot()].load(Acquire);
+        slot >> NUMBER_SHIFT != record.number() || slot & COMPLETE != 0 && slot & AWAITED != 0
+    }
+
+    /// Sets a bit of a record's slot, if that is still its own.
+    fn mark(&self, record: RecordId, bit: u64) {
+        let is_own = |slot: u64| slot >> NUMBER_SHIFT == record.number();
+        let marked = |slot: u64| (is_own(slot) && slot & bit == 0).then_some(slot | bit);
+        let _ = self.slots()[record.slot()].fetch_update(AcqRel, Acquire, marked);
+    }
+
     /// Whether the record of a slot's word is complete, or its process is gone.
     fn is_over(&self, slot: u64) -> bool {
-        let member = (slot >> 1) as u32 & ((1 << MEMBER_BITS) - 1);
+        let member = (slot >> MEMBER_SHIFT) as u32 & ((1 << MEMBER_BITS) - 1);
         slot == 0 || slot & COMPLETE != 0 || !self.table.is_alive(member)
     }
 
     /// A slot's word for a record of this process.
     fn pending(&self, number: u64) -> u64 {
-        number << NUMBER_SHIFT | u64::from(self.table.member()) << 1
+        number << NUMBER_SHIFT | u64::from(self.table.member()) << MEMBER_SHIFT
     }
 
     fn latest_word(&self) -> &AtomicU64 {
@@ -267,5 +288,20 @@ mod tests {
             runs.into_iter().flat_map(|run| run.join().expect("no panic")).collect()
         });
         assert_eq!((all.len(), first.latest().number()), (4 * EACH, 4 * EACH as u64));
+    }
+
+    #[test]
+    fn a_record_is_known_elsewhere_when_it_is_complete_and_another_has_waited_in_either_order() {
+        for waits_first in [true, false] {
+            let (first, second) = two();
+            let record = first.begin().expect("a slot");
+            let act =
+                |waits: bool| if waits { second.wait_elsewhere(record) } else { first.complete(record) };
+            act(waits_first);
+            assert!(!first.is_known_elsewhere(record), "{waits_first}");
+            assert_eq!(second.is_complete(record), !waits_first, "waiting completes nothing");
+            act(!waits_first);
+            assert!(first.is_known_elsewhere(record) && second.is_complete(record), "{waits_first}");
+        }
     }
 }

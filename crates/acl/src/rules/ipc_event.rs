@@ -18,9 +18,11 @@ use crate::{
         records::{EventRecords, RecordId},
         wire::{ExportKind, KEY_TEXT, Name},
     },
+    rules::learnt_elsewhere,
     state::Here,
 };
 use ferry_core::{Fence, Gate, Stream, sync::lock};
+use ferry_watch::site;
 use std::{
     collections::HashMap,
     sync::{Arc, LazyLock, Mutex, OnceLock, Weak},
@@ -120,7 +122,11 @@ impl SharedEvent {
         let ticket = stream.call_internal(move |_| drop(reached))?;
         let record = event.records.begin()?;
         published.get_or_init(|| PendingRecord { record, records: event.records.clone() });
-        *newest = Some((record, stream.fence_after(ticket)));
+        let fence = stream.fence_after(ticket);
+        if site::is_on() {
+            learnt_elsewhere::add(event.records.clone(), record, fence.clone());
+        }
+        *newest = Some((record, fence));
         Ok(())
     }
 
@@ -134,6 +140,7 @@ impl SharedEvent {
             return Ok(Some(fence.clone()));
         }
         drop(newest);
+        self.event.records.wait_elsewhere(record);
         if self.event.records.is_complete(record) {
             return Ok(None);
         }
@@ -146,7 +153,13 @@ impl SharedEvent {
         let record = self.event.records.latest();
         match &*newest {
             Some((own, fence)) if *own == record => fence.is_done(),
-            _ => self.event.records.is_complete(record),
+            _ => {
+                let is_complete = self.event.records.is_complete(record);
+                if is_complete {
+                    self.event.records.wait_elsewhere(record);
+                }
+                is_complete
+            }
         }
     }
 }

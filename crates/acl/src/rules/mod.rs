@@ -29,6 +29,7 @@ pub mod info;
 pub mod init;
 mod ipc_event;
 mod kinds;
+pub(crate) mod learnt_elsewhere;
 pub mod limits;
 pub mod memory;
 pub mod notify;

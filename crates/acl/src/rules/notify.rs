@@ -29,7 +29,8 @@ use crate::{
     waits::{self, Until},
 };
 use bit::{ImportedNotify, NotifyBit, NotifyWait};
-use ferry_core::{Gate, Kind, Stream, sync::lock};
+use ferry_core::{Gate, JoinKind, Kind, Stream, sync::lock};
+use ferry_watch::site;
 use std::{
     sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
@@ -123,8 +124,14 @@ pub(crate) fn record_on(entry: &Arc<NotifyEntry>, stream: &Arc<Stream>) -> Resul
             stream.call_internal(move |behind| bit.record(behind))?;
         }
         NotifySide::Imported(notify) => {
-            let notify = notify.clone();
-            stream.call_internal(move |_| notify.record())?;
+            let (notify, recorder) = (notify.clone(), Arc::downgrade(stream));
+            stream.call_internal(move |behind| {
+                // The other process waits for it, and may answer from then on in ways that nobody sees.
+                if let Some(recorder) = recorder.upgrade().filter(|_| site::is_on()) {
+                    recorder.tell_joined(behind.ticket, JoinKind::Elsewhere);
+                }
+                notify.record();
+            })?;
         }
     }
     Ok(())

@@ -52,6 +52,15 @@ pub fn writer() -> Option<&'static FactWriter> {
     WRITER.get_or_init(open).as_ref()
 }
 
+/// Tells observers what other processes have waited for, if AscendCL's layer knows of any.
+static ASK_ELSEWHERE: OnceLock<fn()> = OnceLock::new();
+
+/// Before an access is told, `ask` is called: it tells observers of joins by other processes
+/// ([`JoinKind::Elsewhere`]). It must not wait for threads of the program.
+pub fn ask_elsewhere_by(ask: fn()) {
+    let _ = ASK_ELSEWHERE.set(ask);
+}
+
 /// A command that has ended, or a file that is none, leaves the program alone.
 fn open() -> Option<FactWriter> {
     let given = env::var_os(VARIABLE)
@@ -284,7 +293,7 @@ impl Observer for EngineWatcher {
     fn joined(&self, point: Point, how: JoinKind) {
         let how = match how {
             JoinKind::Wait => Join::Wait,
-            JoinKind::Query => Join::Query,
+            JoinKind::Query | JoinKind::Elsewhere => Join::Query,
             JoinKind::Function => Join::Function,
             JoinKind::Abort => Join::Abort,
         };

@@ -178,12 +178,15 @@ impl Observer for EngineComparison {
         }
     }
 
-    fn joined(&self, point: Point, _: JoinKind) {
+    fn joined(&self, point: Point, how: JoinKind) {
         let mut told = Vec::new();
         if let Some(mut memory) = self.watch.memory() {
             memory.joined(self.point(point), &mut told);
         }
-        self.watch.tell(told);
+        // The program may have been told before, and what it did since then is no mistake.
+        if how != JoinKind::Elsewhere {
+            self.watch.tell(told);
+        }
     }
 
     fn following(&self, over: &[Point]) {

@@ -22,6 +22,7 @@ mod lines;
 mod report;
 mod spans;
 
+use super::ASK_ELSEWHERE;
 use compare::CompareWatch;
 use ends::{StreamNumbers, ends};
 use ferry_backends::{
@@ -302,9 +303,20 @@ impl Judge for AccessWatch {
         let bytes = access.address..access.address + access.len;
         // The library asks so whether memory that it is given can be read; a program has no use for it.
         let is_probe = access.place.system_call.is_some_and(|call| call.number == libc::SYS_madvise);
-        let hit = flights.hit(&bytes, access.is_write, (access.thread, access.moment)).filter(|_| !is_probe);
         let passes = flights.count_pass(access.address);
         drop(flights);
+        let hit = || {
+            let flights = self.flights_soon()?;
+            flights.hit(&bytes, access.is_write, (access.thread, access.moment)).filter(|_| !is_probe)
+        };
+        // Another process may have waited for the op and told the program.
+        let hit = hit().and_then(|first| match ASK_ELSEWHERE.get() {
+            Some(ask) => {
+                ask();
+                hit()
+            }
+            None => Some(first),
+        });
         let wants_stack = hit.is_some_and(|hit| self.reporter().expect(access, hit));
         Verdict { wants_stack, keeps_armed: passes <= self.most_steps() || self.writer.wanted().precise }
     }
