@@ -39,6 +39,7 @@ use std::{
 use uffd::{Event, Uffd};
 pub use uffd::{PageFault, populate};
 use watchdog::EventInWork;
+pub use watchdog::has_let_go;
 
 /// The stack of the monitor.
 const STACK: usize = 1 << 20;
@@ -78,6 +79,9 @@ pub trait Judge: Send + Sync {
 
     /// The pages to open, if the page of this address has nothing in flight.
     fn free_around(&self, address: usize) -> Option<Range<usize>>;
+
+    /// Those pages were opened.
+    fn opened(&self, pages: &Range<usize>);
 
     /// What is to be done about an access to a page that has something in flight.
     fn judge(&self, access: &TrappedAccess) -> Verdict;
@@ -215,7 +219,8 @@ impl Monitor {
             return self.handle_device(fault, moment);
         }
         if let Some(pages) = self.judge.free_around(fault.address) {
-            return self.open_pages(&pages);
+            self.open_pages(&pages);
+            return self.judge.opened(&pages);
         }
         let page = fault.address / page_size() * page_size();
         let known = place::of_thread(fault.thread);

@@ -12,7 +12,7 @@ use super::{
 use crate::os::{page::page_size, threads};
 use std::{
     io,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -28,6 +28,14 @@ const STACK: usize = 256 << 10;
 static STEPS: AtomicU64 = AtomicU64::new(0);
 /// The address that it is about; 0 for none.
 static ADDRESS: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether pages were ever opened without the judge.
+static HAS_LET_GO: AtomicBool = AtomicBool::new(false);
+
+/// Whether pages were ever opened of which the judge was not told.
+pub fn has_let_go() -> bool {
+    HAS_LET_GO.load(Ordering::Acquire)
+}
 
 /// An event that the monitor works on, until this is dropped.
 pub(super) struct EventInWork;
@@ -64,6 +72,7 @@ pub(super) fn begin(uffd: &'static Uffd) -> io::Result<()> {
 
 /// Opens what the monitor has not got to, and what it works on.
 fn let_all_go(uffd: &Uffd) {
+    HAS_LET_GO.store(true, Ordering::Release);
     open(uffd, ADDRESS.load(Ordering::Relaxed));
     while uffd.wait(Some(0)).is_ok_and(|waits| waits) {
         match uffd.next() {
@@ -106,6 +115,8 @@ mod tests {
         fn free_around(&self, _: usize) -> Option<Range<usize>> {
             None
         }
+
+        fn opened(&self, _: &Range<usize>) {}
 
         fn judge(&self, _: &TrappedAccess) -> Verdict {
             loop {

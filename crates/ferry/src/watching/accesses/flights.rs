@@ -9,6 +9,7 @@ use ferry_watch::{
 };
 use std::{
     collections::{BTreeMap, HashMap},
+    mem,
     ops::Range,
 };
 
@@ -74,12 +75,42 @@ struct TwiceMapped {
     at: usize,
     flights: Vec<Flight>,
     prune_at: usize,
-    /// Pages that were armed before, one bit each.
-    armed_before: Vec<u64>,
+    /// Pages that were armed before.
+    armed_before: PageBits,
+    /// Pages that were armed and that nobody has opened since: they need not be armed again.
+    armed: PageBits,
+    /// Pages that were accessed while they were in flight. Such a page is opened by the accessing thread, at
+    /// a time that is not told, so it is armed for every op.
+    accessed: PageBits,
     /// AccessWatch to pages since these were armed, where there were any.
     passes: HashMap<usize, u32>,
     /// How many more ranges are to be opened when they are joined.
     eager: u32,
+}
+
+/// A set of pages of a block, by their numbers from its first.
+struct PageBits(Vec<u64>);
+
+impl PageBits {
+    fn new(pages: usize) -> PageBits {
+        PageBits(vec![0; pages.div_ceil(64)])
+    }
+
+    /// Adds a page. Says whether it was in the set.
+    fn insert(&mut self, page: usize) -> bool {
+        let (word, bit) = (&mut self.0[page / 64], 1 << (page % 64));
+        let was_in = *word & bit != 0;
+        *word |= bit;
+        was_in
+    }
+
+    fn contains(&self, page: usize) -> bool {
+        self.0[page / 64] & 1 << (page % 64) != 0
+    }
+
+    fn remove(&mut self, page: usize) {
+        self.0[page / 64] &= !(1 << (page % 64));
+    }
 }
 
 /// All that is in flight, and all that is joined.
@@ -93,12 +124,14 @@ pub(super) struct Flights {
     /// The engine's address of blocks, by the program's.
     by_user: BTreeMap<usize, usize>,
     page: usize,
+    /// Whether pages are armed for every op, since some may have been opened that nobody has told of.
+    arms_all: bool,
     /// Counts ops.
     moment: u64,
     /// Host functions that run, by the system's number of their thread.
     functions: BTreeMap<i32, Point>,
     /// Where the last opened range ended, and how many pages it had.
-    opened: (usize, usize),
+    last_opened: (usize, usize),
     /// Pages to open when the op is joined, with the engine's address of their block.
     eager: Vec<(Point, usize, Range<usize>)>,
 }
@@ -110,6 +143,12 @@ impl Flights {
 
     pub(super) fn joins(&mut self) -> &mut Joins {
         &mut self.joins
+    }
+
+    /// Pages may have been opened that [`opened`](Self::opened) was not told of: from now on no page counts as
+    /// armed already.
+    pub(super) fn arm_all(&mut self) {
+        self.arms_all = true;
     }
 
     /// Memory is mapped twice.
@@ -132,10 +171,18 @@ impl Flights {
         }
         let pages = user.end.div_ceil(self.page) - user.start / self.page;
         self.by_user.insert(user.start, at);
-        let (flights, armed_before) = (Vec::new(), vec![0; pages.div_ceil(64)]);
-        let passes = HashMap::new();
-        self.blocks
-            .insert(at, TwiceMapped { user, at, flights, prune_at: 0, armed_before, passes, eager: 0 });
+        let block = TwiceMapped {
+            user,
+            at,
+            flights: Vec::new(),
+            prune_at: 0,
+            armed_before: PageBits::new(pages),
+            armed: PageBits::new(pages),
+            accessed: PageBits::new(pages),
+            passes: HashMap::new(),
+            eager: 0,
+        };
+        self.blocks.insert(at, block);
     }
 
     /// Whether an op owns bytes of the block that begins here.
@@ -190,7 +237,7 @@ impl Flights {
         let user = start..(start + len).min(block.user.end);
         block.add(Flight { user: user.clone(), point, is_written, since: self.moment }, &self.joins);
         let (first, end) = (user.start / self.page, user.end.div_ceil(self.page));
-        block.arm(first..end, self.page, pages);
+        block.arm(first..end, self.page, self.arms_all, pages);
         if block.eager > 0 && end - first <= EAGER_PAGES && self.eager.len() < EAGER_RANGES {
             block.eager -= 1;
             self.eager.push((point, block.at, first * self.page..end * self.page));
@@ -201,15 +248,29 @@ impl Flights {
     /// the program is likely to use.
     pub(super) fn joined(&mut self, point: Point, mut open: impl FnMut(&Range<usize>)) {
         self.joins.joined(point);
-        let (blocks, joins) = (&self.blocks, &self.joins);
-        self.eager.retain(|(point, at, pages)| {
-            let is_joined = joins.is_joined(*point);
-            let block = blocks.get(at).filter(|_| is_joined);
-            if block.is_some_and(|block| block.in_flight(pages, joins).next().is_none()) {
-                open(pages);
+        let (joins, mut eager) = (&self.joins, mem::take(&mut self.eager));
+        let joined = eager.extract_if(.., |(point, ..)| joins.is_joined(*point)).collect::<Vec<_>>();
+        self.eager = eager;
+        for (_, at, pages) in joined {
+            let block = self.blocks.get(&at);
+            if block.is_some_and(|block| block.in_flight(&pages, &self.joins).next().is_none()) {
+                self.opened(&pages);
+                open(&pages);
             }
-            !is_joined
-        });
+        }
+    }
+
+    /// Pages were opened, or are about to be: they are armed again for the next op.
+    pub(super) fn opened(&mut self, pages: &Range<usize>) {
+        let page = self.page;
+        // Several blocks may have bytes in one page.
+        for (_, at) in self.by_user.range(..pages.end).rev() {
+            let Some(block) = self.blocks.get_mut(at) else { continue };
+            if block.user.end.next_multiple_of(page) <= pages.start {
+                break;
+            }
+            block.opened(pages, page);
+        }
     }
 
     /// The op was refused.
@@ -229,16 +290,17 @@ impl Flights {
         if block.in_flight(&one, &self.joins).next().is_some() {
             return None;
         }
-        let (last, count) = self.opened;
+        let (last, count) = self.last_opened;
         let count = if last == page { (2 * count).min(MOST_PAGES) } else { FEWEST_PAGES };
         let wide = page..block.user.end.next_multiple_of(self.page).min(page + count * self.page);
         let first = block.in_flight(&wide, &self.joins).map(|flight| flight.user.start).min();
         let end = first.map_or(wide.end, |first| first / self.page * self.page);
         let at = block.at;
-        self.opened = (end, count);
+        self.last_opened = (end, count);
         if let Some(block) = self.blocks.get_mut(&at) {
             block.eager = EAGER_TURNS;
         }
+        self.opened(&(page..end));
         Some(page..end)
     }
 
@@ -278,6 +340,8 @@ impl Flights {
         let page = address / self.page;
         let at = self.block_of(address).map(|block| block.at);
         let Some(block) = at.and_then(|at| self.blocks.get_mut(&at)) else { return 0 };
+        let first = block.user.start / self.page;
+        block.accessed.insert(page - first);
         let count = block.passes.entry(page).or_default();
         *count += 1;
         *count
@@ -309,15 +373,17 @@ impl TwiceMapped {
     }
 
     /// Adds pages, given by their numbers, to those that are to be armed.
-    fn arm(&mut self, numbers: Range<usize>, page: usize, pages: &mut Vec<ViewPages>) {
+    fn arm(&mut self, numbers: Range<usize>, page: usize, arms_all: bool, pages: &mut Vec<ViewPages>) {
         if !self.passes.is_empty() {
             self.passes.retain(|number, _| !numbers.contains(number));
         }
         let first = self.user.start / page;
         for number in numbers {
-            let (word, bit) = ((number - first) / 64, 1 << ((number - first) % 64));
-            let is_new = self.armed_before[word] & bit == 0;
-            self.armed_before[word] |= bit;
+            let is_armed = self.armed.insert(number - first);
+            if is_armed && !arms_all && !self.accessed.contains(number - first) {
+                continue;
+            }
+            let is_new = !self.armed_before.insert(number - first);
             let start = number * page;
             match pages.last_mut() {
                 Some(last) if (last.is_new, last.block, last.user.end) == (is_new, self.at, start) => {
@@ -329,6 +395,12 @@ impl TwiceMapped {
                 }
             }
         }
+    }
+
+    fn opened(&mut self, pages: &Range<usize>, page: usize) {
+        let first = self.user.start / page;
+        let pages = (pages.start / page).max(first)..pages.end.min(self.user.end).div_ceil(page);
+        pages.for_each(|number| self.armed.remove(number - first));
     }
 
     fn in_flight<'a>(&'a self, bytes: &Range<usize>, joins: &'a Joins) -> impl Iterator<Item = &'a Flight> {
@@ -375,13 +447,7 @@ mod tests {
         let mut pages = Vec::new();
         flights.add(at(1), AT + 100, 50, false, &mut pages);
         flights.add(at(2), AT + 200, 50, true, &mut pages);
-        assert_eq!(
-            pages,
-            [
-                ViewPages { user: USER..USER + PAGE, at: AT, is_new: true, block: AT },
-                ViewPages { user: USER..USER + PAGE, at: AT, is_new: false, block: AT }
-            ]
-        );
+        assert_eq!(pages, [ViewPages { user: USER..USER + PAGE, at: AT, is_new: true, block: AT }]);
         for (offset, is_write, want) in [
             (99, true, None),
             (100, true, Some(1)),
@@ -403,6 +469,33 @@ mod tests {
             flights.hit(&(USER + 100..USER + 300), false, (1, u64::MAX)).map(|flight| flight.point),
             Some(at(2))
         );
+    }
+
+    #[test]
+    fn pages_are_armed_again_once_they_were_opened_or_accessed_in_flight() {
+        let mut flights = flights(64 * PAGE);
+        let armed = |flights: &mut Flights, ticket: u64| {
+            let mut pages = Vec::new();
+            flights.add(at(ticket), AT, 4 * PAGE, true, &mut pages);
+            let number = |pages: ViewPages| (pages.user.start - USER) / PAGE..(pages.user.end - USER) / PAGE;
+            pages.into_iter().flat_map(number).collect::<Vec<_>>()
+        };
+        assert_eq!(armed(&mut flights, 1), [0, 1, 2, 3]);
+        assert_eq!(armed(&mut flights, 2), [0; 0], "they are armed");
+        flights.joined(at(2), |_| ());
+        assert_eq!(flights.free_around(USER + 2 * PAGE), Some(USER + 2 * PAGE..USER + 18 * PAGE));
+        assert_eq!(armed(&mut flights, 3), [2, 3], "an access has opened them");
+        // The next ops are opened when they are joined, since the program uses the memory.
+        let mut opened = Vec::new();
+        flights.joined(at(3), |pages| opened.push(pages.clone()));
+        assert_eq!(opened, [USER..USER + 4 * PAGE]);
+        assert_eq!(armed(&mut flights, 4), [0, 1, 2, 3], "a join has opened them");
+        flights.count_pass(USER + PAGE);
+        assert_eq!([armed(&mut flights, 5), armed(&mut flights, 6)], [[1], [1]], "opened by a thread");
+        flights.opened(&(USER + 3 * PAGE..USER + 4 * PAGE));
+        assert_eq!(armed(&mut flights, 7), [1, 3]);
+        flights.arm_all();
+        assert_eq!(armed(&mut flights, 8), [0, 1, 2, 3]);
     }
 
     #[test]
@@ -490,6 +583,7 @@ mod tests {
             ViewPages::merge(&mut pages, PAGE);
             assert_eq!(pages.len(), want, "{pages:x?}");
             assert!(ticket == 1 || pages[0].user == (USER..USER + 3 * PAGE), "{pages:x?}");
+            flights.opened(&(USER..USER + 256 * PAGE));
         }
     }
 

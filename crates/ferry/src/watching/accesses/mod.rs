@@ -41,7 +41,7 @@ use std::{
     ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, TryLockError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -68,6 +68,8 @@ pub(crate) struct AccessWatch {
     steps: AtomicU64,
     /// Counts ops; changed with the lock of the flights.
     moment: AtomicU64,
+    /// Whether pages were opened that the flights could not be told of.
+    has_opened_untold: AtomicBool,
 }
 
 impl fmt::Debug for AccessWatch {
@@ -153,8 +155,9 @@ fn trapped(writer: &'static FactWriter) -> io::Result<Arc<AccessWatch>> {
     }
     let (flights, reporter) = (Mutex::new(Flights::new(page_size())), Mutex::default());
     let (trap, since, steps) = (OnceLock::new(), Instant::now(), AtomicU64::new(0));
+    let (moment, has_opened_untold) = (AtomicU64::new(0), AtomicBool::new(false));
     let accesses =
-        Arc::new(AccessWatch { flights, reporter, trap, writer, since, steps, moment: AtomicU64::new(0) });
+        Arc::new(AccessWatch { flights, reporter, trap, writer, since, steps, moment, has_opened_untold });
     let trap = Trap::open(accesses.clone(), lines::dump)?;
     let _ = accesses.trap.set(trap);
     Ok(accesses)
@@ -192,7 +195,10 @@ impl AccessWatch {
             match self.flights.try_lock() {
                 Ok(flights) => return Some(flights),
                 Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) if since.elapsed() > PATIENCE => return None,
+                Err(TryLockError::WouldBlock) if since.elapsed() > PATIENCE => {
+                    self.has_opened_untold.store(true, Ordering::Release);
+                    return None;
+                }
                 Err(TryLockError::WouldBlock) => std::thread::yield_now(),
             }
         }
@@ -298,6 +304,12 @@ impl Judge for AccessWatch {
         }
     }
 
+    fn opened(&self, pages: &Range<usize>) {
+        if let Some(mut flights) = self.flights_soon() {
+            flights.opened(pages);
+        }
+    }
+
     fn judge(&self, access: &TrappedAccess) -> Verdict {
         let Some(mut flights) = self.flights_soon() else { return Verdict::default() };
         let bytes = access.address..access.address + access.len;
@@ -377,6 +389,9 @@ impl Observer for EngineFlights {
         let (point, awaits, mut pages) = (self.streams.point(op), self.streams.awaits(what), Vec::new());
         let Some(mut flights) = self.flights() else { return };
         let moment = self.accesses.moment.fetch_add(1, Ordering::SeqCst) + 1;
+        if self.accesses.has_opened_untold.load(Ordering::Acquire) || trap::has_let_go() {
+            flights.arm_all();
+        }
         flights.submitted(point, &awaits, moment);
         ends(what, &mut |at, len, is_written| flights.add(point, at, len, is_written, &mut pages));
         ViewPages::merge(&mut pages, page_size());
