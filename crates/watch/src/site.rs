@@ -44,7 +44,7 @@ pub fn enter(writer: &FactWriter, function: u16, return_address: impl FnOnce() -
             }
         };
         let wants_stack = writer.wanted().stacks;
-        let stack = if wants_stack { stacks::number(local, writer, caller) } else { 0 };
+        let stack = if wants_stack { stacks::number(local, writer, function, caller) } else { 0 };
         local.site.set(CallSite { function, caller, begin: 0, stack });
         local.waited.set(0);
     });

@@ -1,12 +1,15 @@
 //! Whole stacks of calls, for readers that want them: the return addresses above a call, each stack told
 //! once.
 
+mod known;
+
 use crate::{
     fact::{Fact, Line},
     local::{Local, local},
     modules,
     writer::FactWriter,
 };
+use known::{ReturnSlot, StackStart};
 use std::{
     collections::HashMap,
     ffi::c_void,
@@ -21,12 +24,25 @@ const MAX_STACKS: usize = 1 << 16;
 unsafe extern "C" {
     fn _Unwind_Backtrace(visit: extern "C" fn(*mut c_void, *mut c_void) -> i32, list: *mut c_void) -> i32;
     fn _Unwind_GetIP(frame: *mut c_void) -> usize;
+    fn _Unwind_GetCFA(frame: *mut c_void) -> usize;
 }
 
-/// The number of the stack of a call that returns to `caller`; 0 if there is none.
+/// The number of the stack of a call of `function` that returns to `caller`; 0 if there is none, as for a
+/// line of an interpreted program.
 #[cold]
-pub(crate) fn number(local: &Local, writer: &FactWriter, caller: u64) -> u32 {
-    number_of(local, writer, above(caller))
+#[inline(never)]
+pub(crate) fn number(local: &Local, writer: &FactWriter, function: u16, caller: u64) -> u32 {
+    if caller & Line::ADDRESS != 0 {
+        return 0;
+    }
+    let here = 0_u8;
+    let start = StackStart { caller, function, pointer: (&raw const here).addr() };
+    known::find(start).unwrap_or_else(|| {
+        let slots = above(caller);
+        let number = number_of(local, writer, slots.iter().map(|slot| slot.address).collect());
+        known::keep(start, &slots, number);
+        number
+    })
 }
 
 /// Has a reader know a stack that was taken elsewhere, the innermost frame first, and says its number; 0 if
@@ -54,13 +70,19 @@ fn number_of(local: &Local, writer: &FactWriter, frames: Vec<u64>) -> u32 {
 }
 
 /// The return addresses of this thread from `caller` on; none if that is not among them.
-fn above(caller: u64) -> Vec<u64> {
-    let mut frames: Vec<u64> = Vec::with_capacity(2 * MAX_FRAMES);
-    // SAFETY: the function gets the list, and only during the call.
-    unsafe { _Unwind_Backtrace(visit, (&raw mut frames).cast()) };
-    let first = frames.iter().position(|frame| *frame == caller).unwrap_or(frames.len());
+fn above(caller: u64) -> Vec<ReturnSlot> {
+    let mut frames = walk();
+    let first = frames.iter().position(|frame| frame.address == caller).unwrap_or(frames.len());
     frames.drain(..first);
     frames.truncate(MAX_FRAMES);
+    frames
+}
+
+/// All return addresses of this thread, as many as are kept twice over.
+fn walk() -> Vec<ReturnSlot> {
+    let mut frames: Vec<ReturnSlot> = Vec::with_capacity(2 * MAX_FRAMES);
+    // SAFETY: the function gets the list, and only during the call.
+    unsafe { _Unwind_Backtrace(visit, (&raw mut frames).cast()) };
     frames
 }
 
@@ -69,10 +91,13 @@ extern "C" fn visit(frame: *mut c_void, list: *mut c_void) -> i32 {
     const STOP: i32 = 5;
     // SAFETY: `above` passes its list, and the unwinder a frame; the list has room, so that nothing is
     // allocated.
-    let (frames, address) = unsafe { (&mut *list.cast::<Vec<u64>>(), _Unwind_GetIP(frame)) };
-    if frames.len() == frames.capacity() {
+    let (frames, address, end) =
+        unsafe { (&mut *list.cast::<Vec<ReturnSlot>>(), _Unwind_GetIP(frame), _Unwind_GetCFA(frame)) };
+    // Above the outermost frame the unwinder is nowhere.
+    if frames.len() == frames.capacity() || address == 0 {
         return STOP;
     }
-    frames.push(address as u64);
+    // The frame below ends behind its return address, which leads to this one.
+    frames.push(ReturnSlot { at: end.wrapping_sub(size_of::<usize>()), address: address as u64 });
     GO_ON
 }
