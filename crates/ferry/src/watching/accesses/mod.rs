@@ -29,7 +29,7 @@ use ferry_backends::{
     host::ViewWatch,
     os::{
         page::page_size,
-        trap::{self, DevicePointer, Judge, Trap, TrappedAccess, Verdict, tell_pointers},
+        trap::{self, DevicePointer, Judge, Trap, TrappedAccess, Verdict, place::ThreadPlace, tell_pointers},
     },
 };
 use ferry_core::{Block, DeviceTime, Error, Fate, Home, JoinKind, Observer, Origin, Point, Seen};
@@ -316,6 +316,13 @@ impl Judge for AccessWatch {
 
     fn pointer(&self, access: &TrappedAccess, frames: Option<Vec<u64>>) {
         self.reporter().pointer(self.writer, access, frames);
+    }
+
+    fn unmapping(&self, thread: i32, place: ThreadPlace, range: Range<usize>) {
+        let hit = self.flights_soon().and_then(|flights| flights.newest_in(&range));
+        if let Some(hit) = hit {
+            self.reporter().unmapping(self.writer, &range, &hit, (thread, place));
+        }
     }
 
     fn unmapped(&self, range: Range<usize>) {
