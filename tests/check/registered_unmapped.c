@@ -1,5 +1,5 @@
-/* CHECK: FERRY-FREE: memory of the program's own that it has registered is unmapped during its upload, and never
- * unregistered: the upload may find nothing there. */
+/* CHECK: FERRY-FREE: memory of the program's own that it has registered is unmapped during its upload, and
+ * never unregistered: the upload may find nothing there. */
 /* NEEDS: userfaultfd */
 #include <sys/mman.h>
 

@@ -177,7 +177,7 @@ pub(super) fn is_any() -> bool {
     DOUBLED.try_lock().is_ok_and(|doubled| !doubled.is_empty())
 }
 
-/// What is no longer mapped of memory in this range that was mapped twice: of one block, if there are several.
+/// What is no longer mapped of memory in this range that was mapped twice: of one block, if of several.
 pub(super) fn gone_in(range: &Range<usize>) -> Option<Range<usize>> {
     let doubled = DOUBLED.try_lock().ok()?;
     let parts = doubled.range(..range.end).map(|(start, engine)| {

@@ -4,8 +4,8 @@
 //! program's view is watched (`ferry_backends::os::trap`). An observer of each engine keeps what is in flight
 //! (`flights.rs`): when an op is made, its pages are armed; when the host joins it, nothing is done, and the
 //! next access opens them. The judge of accesses compares bytes, and writes a fact where an access collides
-//! with an op (`report.rs`), with lines of Python where that runs (`lines.rs`, `python_frames.rs`). Forked children get memory of
-//! their own (`forking.rs`).
+//! with an op (`report.rs`), with lines of Python where that runs (`lines.rs`, `python_frames.rs`). Forked
+//! children get memory of their own (`forking.rs`).
 //!
 //! Where userfaultfd is not allowed, what accesses have left behind is seen when work is joined:
 //! `compared.rs` says how, and `compare.rs` is its observer.

@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 1 << 20;
 const FIRST_OWN: u8 = 3;
 
 /// Words of the published offsets that are used, by their place.
-struct Layout {
+struct OffsetPlaces {
     version: u64,
     current_frame: usize,
     /// The first word of those about frames.
@@ -28,9 +28,9 @@ struct Layout {
     kind_shift: u32,
 }
 
-const LAYOUTS: [Layout; 2] = [
-    Layout { version: 0x030d, current_frame: 23, frame: 28, code: 34, kind_shift: 2 },
-    Layout { version: 0x030e, current_frame: 26, frame: 31, code: 39, kind_shift: 16 },
+const LAYOUTS: [OffsetPlaces; 2] = [
+    OffsetPlaces { version: 0x030d, current_frame: 23, frame: 28, code: 34, kind_shift: 2 },
+    OffsetPlaces { version: 0x030e, current_frame: 26, frame: 31, code: 39, kind_shift: 16 },
 ];
 const WORDS: usize = 50;
 
