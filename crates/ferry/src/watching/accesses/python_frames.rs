@@ -60,7 +60,7 @@ pub(super) struct PythonFrames {
 
 impl PythonFrames {
     /// Reads the offsets that begin at this address; none of another version, or of an interpreter without
-    /// its lock, whose threads have instructions of their own.
+    /// its lock, whose objects have another head.
     pub(super) fn at(runtime: u64, types: ObjectTypes) -> Option<PythonFrames> {
         let mut bytes = [0; WORDS * 8];
         read_all(runtime, &mut bytes)?;
