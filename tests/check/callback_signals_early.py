@@ -1,5 +1,6 @@
 # CHECK: FERRY-HOST-WRITE: a callback sets a threading.Event that says "the staging array is free". It is
 # launched before the second of two uploads from that array.
+# NEEDS: userfaultfd
 import threading
 
 import acl

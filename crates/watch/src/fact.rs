@@ -718,6 +718,8 @@ pub struct HostAccess {
     pub stack: u32,
     /// Whether a system call of the thread accessed them.
     pub is_system_call: bool,
+    /// Whether the program unmapped them: registered memory that it did not unregister.
+    pub is_unmapped: bool,
 }
 
 /// The CPU touched bytes of an op between the call that submitted it and another one, in which that was seen.

@@ -109,6 +109,7 @@ fn one_of_each() -> Vec<Fact> {
             is_destination: false,
             stack: 12,
             is_system_call: true,
+            is_unmapped: true,
         }),
         Fact::Touched(TouchedBytes {
             time,

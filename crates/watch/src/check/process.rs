@@ -523,9 +523,21 @@ fn in_program(access: &HostAccess) -> RawPlace {
     RawPlace::Program { thread: access.thread, stack: access.stack }
 }
 
+fn access_id(access: &HostAccess) -> FindingId {
+    match (access.is_unmapped, access.is_write) {
+        (true, _) => FindingId::Free,
+        (false, true) => FindingId::HostWrite,
+        (false, false) => FindingId::HostRead,
+    }
+}
+
 fn host_access(access: &HostAccess, op: &Rc<CheckedOp>) -> Option<RawFinding> {
-    let id = if access.is_write { FindingId::HostWrite } else { FindingId::HostRead };
-    let verb = if access.is_write { "writes" } else { "reads" };
+    let id = access_id(access);
+    let verb = match id {
+        FindingId::Free => "unmaps registered memory at",
+        FindingId::HostWrite => "writes",
+        _ => "reads",
+    };
     let uses = if access.is_destination { "writes" } else { "reads" };
     let by = if access.is_system_call { "A system call of thread" } else { "Thread" };
     let message = format!(
@@ -563,7 +575,7 @@ fn host_touch(touched: &TouchedBytes, op: Option<&Rc<CheckedOp>>) -> RawFinding 
 }
 
 fn unknown_work(access: &HostAccess) -> RawFinding {
-    let id = if access.is_write { FindingId::HostWrite } else { FindingId::HostRead };
+    let id = access_id(access);
     let message = format!(
         "Thread {} touches {:#x}, which a copy in stream {} uses that nobody has waited for.",
         access.thread, access.address, access.point.stream

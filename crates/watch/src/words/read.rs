@@ -157,8 +157,18 @@ impl Unread<'_> {
         let (time, address, point) = (self.time()?, self.next()?, self.point()?);
         let ([thread, stack], flags) = (self.halves()?, self.next()?);
         let has = |bit: u32| flags >> bit & 1 == 1;
-        let (is_write, is_destination, is_system_call) = (has(0), has(1), has(2));
-        Some(HostAccess { time, thread, address, is_write, point, is_destination, stack, is_system_call })
+        let (is_write, is_destination, is_system_call, is_unmapped) = (has(0), has(1), has(2), has(3));
+        Some(HostAccess {
+            time,
+            thread,
+            address,
+            is_write,
+            point,
+            is_destination,
+            stack,
+            is_system_call,
+            is_unmapped,
+        })
     }
 
     fn touched(&mut self) -> Option<TouchedBytes> {

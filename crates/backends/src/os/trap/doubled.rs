@@ -5,7 +5,7 @@
 //! table and userfaultfd is told of accesses: a thread that comes waits until the new mapping is there. Only
 //! private memory without a file is moved; stacks, files and memory of other kinds stay what they are.
 
-use super::{step, uffd::Uffd};
+use super::{step, uffd::Uffd, watchdog};
 use crate::os::{files::read_to_string, mapping::Mapping, page::page_size};
 use std::{
     collections::BTreeMap,
@@ -66,7 +66,10 @@ fn hold(range: &Range<usize>) {
 /// Threads that are opening pages.
 static OPENERS: AtomicUsize = AtomicUsize::new(0);
 
+/// A move unmaps, too. When it is over that was told, but the monitor may still be about to look whether the
+/// memory has gone, and the program may unmap it as soon as it can.
 fn let_go(uffd: &Uffd, range: &Range<usize>) {
+    watchdog::wait_for_event_in_work();
     HELD[1].store(0, Ordering::Release);
     uffd.wake(range);
 }
@@ -167,6 +170,21 @@ pub(super) fn unmapped(range: &Range<usize>) -> bool {
         std::mem::forget(engine);
     }
     !starts.is_empty()
+}
+
+/// Whether memory of the program's is mapped twice. False while some is being moved.
+pub(super) fn is_any() -> bool {
+    DOUBLED.try_lock().is_ok_and(|doubled| !doubled.is_empty())
+}
+
+/// What is no longer mapped of memory in this range that was mapped twice: of one block, if of several.
+pub(super) fn gone_in(range: &Range<usize>) -> Option<Range<usize>> {
+    let doubled = DOUBLED.try_lock().ok()?;
+    let parts = doubled.range(..range.end).map(|(start, engine)| {
+        let end = start + engine.len();
+        range.start.max(*start)..range.end.min(end)
+    });
+    parts.filter(|part| !part.is_empty()).find(|part| !is_mapped(part.start))
 }
 
 /// Whether something is mapped at the page.

@@ -35,6 +35,7 @@ use std::{
     io,
     ops::Range,
     sync::{Arc, OnceLock},
+    time::{Duration, Instant},
 };
 use uffd::{Event, Uffd};
 pub use uffd::{PageFault, populate};
@@ -43,6 +44,9 @@ pub use watchdog::has_let_go;
 
 /// The stack of the monitor.
 const STACK: usize = 1 << 20;
+
+/// How long a thread is looked for that unmaps registered memory.
+const LONGEST_LOOK: Duration = Duration::from_millis(20);
 
 /// An access to armed memory that is in flight.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +98,10 @@ pub trait Judge: Send + Sync {
     /// The CPU is about to access an address of a device, which fails. `frames` as in
     /// [`happens`](Judge::happens).
     fn pointer(&self, access: &TrappedAccess, frames: Option<Vec<u64>>);
+
+    /// A thread has unmapped registered memory, and is inside that system call until this returns. It may be
+    /// called more than once for one call. [`unmapped`](Judge::unmapped) follows.
+    fn unmapping(&self, thread: i32, place: ThreadPlace, range: Range<usize>);
 
     /// The program has unmapped registered memory that is mapped twice.
     fn unmapped(&self, range: Range<usize>);
@@ -173,21 +181,47 @@ impl Monitor {
         loop {
             // Before the event is read: its thread waits at least until then.
             let waited = self.uffd.wait(None).map(|_| self.judge.moment());
+            // Before it is read: who waits for the event may wait for the work on it, too.
+            let in_work = EventInWork::begin(0);
+            self.look_for_unmapping();
             match waited.and_then(|moment| Ok((moment, self.uffd.next()?))) {
                 Ok((moment, Some(Event::Fault(fault)))) => {
-                    let _in_work = EventInWork::begin(fault.address);
+                    in_work.is_about(fault.address);
                     self.handle(&fault, moment);
                 }
-                Ok((_, Some(Event::Unmap(range)))) => {
-                    let _in_work = EventInWork::begin(0);
-                    self.unmapped(range);
-                }
+                Ok((_, Some(Event::Unmap(range)))) => self.unmapped(range),
                 Ok((_, None)) => {}
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 // The program has closed the descriptor: nothing can be armed any more, and nobody waits.
                 Err(_) => return,
             }
         }
+    }
+
+    /// Looks for the call that the event about to be read is of, if it unmaps registered memory: the event
+    /// does not name the thread, which waits until it is read.
+    fn look_for_unmapping(&self) {
+        if !doubled::is_any() || !self.uffd.has_unmap() {
+            return;
+        }
+        let since = Instant::now();
+        // The thread may be about to wait, and counts as running until then.
+        while !self.finds_unmapping() && since.elapsed() < LONGEST_LOOK {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Whether a thread waits in a call that unmaps something; the judge is told if it is registered memory.
+    fn finds_unmapping(&self) -> bool {
+        let unmaps =
+            |(thread, place): (i32, ThreadPlace)| Some((thread, place, place.system_call?.unmaps()?));
+        let calls: Vec<_> = place::waiting_threads().filter_map(unmaps).collect();
+        if let Some((thread, place, gone)) =
+            calls.iter().find_map(|(thread, place, range)| Some((*thread, *place, doubled::gone_in(range)?)))
+        {
+            self.judge.unmapping(thread, place, gone);
+        }
+        !calls.is_empty()
     }
 
     fn unmapped(&self, range: Range<usize>) {
@@ -200,13 +234,18 @@ impl Monitor {
     /// Opens pages. The kernel opens none before the event of a thread that unmaps something was read, and
     /// nobody else reads it. Whoever faults meanwhile is sent back, to fault again.
     fn open_pages(&self, pages: &Range<usize>) {
-        doubled::open_pages_taking(self.uffd, pages, || match self.uffd.next() {
-            Ok(Some(Event::Unmap(range))) => self.unmapped(range),
-            Ok(Some(Event::Fault(fault))) => {
-                let page = fault.address / page_size() * page_size();
-                self.uffd.wake(&(page..page + page_size()));
+        doubled::open_pages_taking(self.uffd, pages, || {
+            if self.uffd.wait(Some(0)).unwrap_or(false) {
+                self.look_for_unmapping();
             }
-            _ => std::thread::yield_now(),
+            match self.uffd.next() {
+                Ok(Some(Event::Unmap(range))) => self.unmapped(range),
+                Ok(Some(Event::Fault(fault))) => {
+                    let page = fault.address / page_size() * page_size();
+                    self.uffd.wake(&(page..page + page_size()));
+                }
+                _ => std::thread::yield_now(),
+            }
         });
     }
 

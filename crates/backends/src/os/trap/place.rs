@@ -1,7 +1,7 @@
 //! Where a waiting thread is, from the kernel's files about it: in which system call, at which instruction,
 //! which signals it blocks, whether it is traced.
 
-use std::{fmt::Write as _, fs::File, io::Read};
+use std::{fmt::Write as _, fs::File, io::Read, ops::Range};
 
 /// Where a thread is that waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +37,16 @@ impl SystemCall {
         let [_, buffer, len, ..] = self.arguments;
         WITH_BUFFER.contains(&self.number).then_some((buffer as usize, len as usize))
     }
+
+    /// The addresses that are unmapped in it, or more, where it is one of those that unmap.
+    pub fn unmaps(&self) -> Option<Range<usize>> {
+        let [start, len, ..] = self.arguments.map(|word| word as usize);
+        match self.number {
+            libc::SYS_munmap | libc::SYS_mremap => Some(start..start.checked_add(len)?),
+            libc::SYS_brk => Some(start..usize::MAX),
+            _ => None,
+        }
+    }
 }
 
 /// Where the thread is, if the kernel says so: it does not of a thread that runs.
@@ -60,6 +70,13 @@ fn parse(text: &str) -> Option<ThreadPlace> {
         }
     };
     Some(ThreadPlace { system_call, sp: next()?, pc: next()? })
+}
+
+/// The threads of this process that wait, and where.
+pub fn waiting_threads() -> impl Iterator<Item = (i32, ThreadPlace)> {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let numbers = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter_map(|thread| Some((thread, of_thread(thread)?)))
 }
 
 /// Whether the thread is one of this process: others may access its memory, by the kernel's files.
@@ -144,6 +161,19 @@ mod tests {
             assert_eq!(parse(text), want, "{text}");
         }
         assert_eq!(call.buffer(), Some((0x1000, 6)));
+    }
+
+    #[test]
+    fn calls_that_unmap_say_which_addresses() {
+        for (number, want) in [
+            (libc::SYS_munmap, Some(0x1000..0x3000)),
+            (libc::SYS_mremap, Some(0x1000..0x3000)),
+            (libc::SYS_brk, Some(0x1000..usize::MAX)),
+            (libc::SYS_read, None),
+        ] {
+            let call = SystemCall { number, arguments: [0x1000, 0x2000, 0, 0, 0, 0] };
+            assert_eq!(call.unmaps(), want, "{number}");
+        }
     }
 
     #[test]

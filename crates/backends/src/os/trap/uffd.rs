@@ -3,7 +3,10 @@
 //! The kernel tells of every access to such a page, the program's and its own, and has the accessing thread
 //! wait until the page is put into the page table. Numbers and layouts are those of the kernel's interface.
 
-use crate::os::{files::Kept, page::page_size};
+use crate::os::{
+    files::{Kept, read_to_string},
+    page::page_size,
+};
 use std::{
     ffi::c_void,
     io,
@@ -195,6 +198,14 @@ impl Uffd {
             EVENT_UNMAP => Some(Event::Unmap(flags..address)),
             _ => None,
         })
+    }
+
+    /// Whether the program is unmapping something: the kernel has an event that is no access, and the thread
+    /// waits until it is read. Only asked when something can be read.
+    pub fn has_unmap(&self) -> bool {
+        let Ok(file) = self.0.get() else { return false };
+        let about = read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()));
+        about.is_ok_and(|text| text.lines().any(|line| line.split_whitespace().eq(["pending:", "0"])))
     }
 
     /// Takes pages out of the page table of the view `range`: each is told of at its next access. No byte

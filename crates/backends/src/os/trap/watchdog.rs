@@ -46,11 +46,27 @@ impl EventInWork {
         STEPS.fetch_add(1, Ordering::Release);
         EventInWork
     }
+
+    /// The address that the event is about.
+    pub(super) fn is_about(&self, address: usize) {
+        ADDRESS.store(address, Ordering::Relaxed);
+    }
 }
 
 impl Drop for EventInWork {
     fn drop(&mut self) {
         STEPS.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// Waits until the monitor has done with the event that it works on, though not for ever.
+pub(super) fn wait_for_event_in_work() {
+    let (steps, since) = (STEPS.load(Ordering::Acquire), Instant::now());
+    while !steps.is_multiple_of(2)
+        && STEPS.load(Ordering::Acquire) == steps
+        && since.elapsed() < Duration::from_secs(1)
+    {
+        thread::yield_now();
     }
 }
 
@@ -96,7 +112,7 @@ fn open(uffd: &Uffd, address: usize) {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::{Judge, Trap, TrappedAccess, Verdict, populate};
+    use super::super::{Judge, Trap, TrappedAccess, Verdict, place::ThreadPlace, populate};
     use super::*;
     use crate::os::mapping::Mapping;
     use std::{
@@ -127,6 +143,8 @@ mod tests {
         fn happens(&self, _: &TrappedAccess, _: Option<Vec<u64>>, _: bool) {}
 
         fn pointer(&self, _: &TrappedAccess, _: Option<Vec<u64>>) {}
+
+        fn unmapping(&self, _: i32, _: ThreadPlace, _: Range<usize>) {}
 
         fn unmapped(&self, _: Range<usize>) {}
     }

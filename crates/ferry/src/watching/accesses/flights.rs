@@ -206,6 +206,12 @@ impl Flights {
         }
     }
 
+    /// The newest of what is in flight there.
+    pub(super) fn newest_in(&self, range: &Range<usize>) -> Option<Flight> {
+        let in_flight = self.blocks.values().flat_map(|block| block.in_flight(range, &self.joins));
+        in_flight.max_by_key(|flight| flight.since).cloned()
+    }
+
     /// The program has unmapped some of its view: blocks there are not watched any more.
     pub(super) fn unmapped(&mut self, range: &Range<usize>) {
         let is_met = |block: &TwiceMapped| block.user.start < range.end && range.start < block.user.end;
@@ -496,6 +502,29 @@ mod tests {
         assert_eq!(armed(&mut flights, 7), [1, 3]);
         flights.arm_all();
         assert_eq!(armed(&mut flights, 8), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn what_is_unmapped_in_flight_is_told_by_its_newest_op() {
+        for (unmapped, is_joined, want) in [
+            (USER..USER + 2 * PAGE, false, Some(2)),
+            (USER..USER + PAGE, false, Some(1)),
+            (USER + PAGE..USER + 2 * PAGE, false, Some(2)),
+            (USER + 2 * PAGE..USER + 3 * PAGE, false, None),
+            (USER..USER + 2 * PAGE, true, None),
+        ] {
+            let mut flights = flights(3 * PAGE);
+            for ticket in [1, 2] {
+                flights.submitted(at(ticket), &[], ticket);
+                flights.add(at(ticket), AT + (ticket as usize - 1) * PAGE, 8, false, &mut Vec::new());
+            }
+            if is_joined {
+                flights.joins().joined(at(2));
+            }
+            let newest = flights.newest_in(&unmapped).map(|flight| flight.point.ticket);
+            flights.unmapped(&unmapped);
+            assert_eq!((newest, flights.blocks.len()), (want, 0), "{unmapped:x?}");
+        }
     }
 
     #[test]

@@ -2,9 +2,12 @@
 //!
 //! The interpreter that is loaded in the process can write a thread's lines to a descriptor from inside a
 //! signal handler; that is what `faulthandler` does. The handler of the thread that is asked has it write
-//! into a pipe of ours, and the monitor reads and parses it. In the stack the lines stand in place of the
-//! interpreter's own frames, behind those of libraries that were called from Python.
+//! into a pipe of ours, and the monitor reads and parses it. Where that function is not exported, the handler
+//! leaves the thread's state, and the monitor reads the lines from memory (`python_frames.rs`). In the stack
+//! the lines stand in place of the interpreter's own frames, behind those of libraries that were called from
+//! Python.
 
+use super::python_frames::{ObjectTypes, PythonFrames};
 use ferry_watch::{Fact, fact::Line, writer::FactWriter};
 use std::{
     cell::Cell,
@@ -14,7 +17,10 @@ use std::{
     io::Read,
     mem,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// Numbers of lines begin here: those of calls are counted from 1.
@@ -28,9 +34,15 @@ type Dump = unsafe extern "C" fn(c_int, *mut c_void);
 /// The interpreter in this process.
 struct Interpreter {
     this_thread: ThisThread,
-    dump: Dump,
-    write_end: OwnedFd,
-    read_end: File,
+    lines: LineSource,
+}
+
+/// How the lines of a thread are had.
+enum LineSource {
+    /// The interpreter writes them into a pipe.
+    Pipe { dump: Dump, write_end: OwnedFd, read_end: File },
+    /// They are read from its memory, for the thread state that was left here; 0 for none.
+    Memory { frames: PythonFrames, state: AtomicUsize },
 }
 
 static INTERPRETER: OnceLock<Option<Interpreter>> = OnceLock::new();
@@ -38,13 +50,19 @@ static INTERPRETER: OnceLock<Option<Interpreter>> = OnceLock::new();
 /// Looks for an interpreter, once.
 pub(super) fn find() {
     INTERPRETER.get_or_init(|| {
-        // SAFETY: functions of the interpreter's C interface, of these types in all versions of Python 3.
-        let (this_thread, dump) = unsafe {
-            (
-                mem::transmute::<*mut c_void, Option<ThisThread>>(symbol(c"PyGILState_GetThisThreadState"))?,
-                mem::transmute::<*mut c_void, Option<Dump>>(symbol(c"_Py_DumpTraceback"))?,
-            )
-        };
+        let this_thread = symbol(c"PyGILState_GetThisThreadState");
+        // SAFETY: a function of the interpreter's C interface, of this type in all versions of Python 3.
+        let this_thread = unsafe { mem::transmute::<*mut c_void, Option<ThisThread>>(this_thread)? };
+        let lines = LineSource::pipe().or_else(LineSource::memory)?;
+        Some(Interpreter { this_thread, lines })
+    });
+}
+
+impl LineSource {
+    fn pipe() -> Option<LineSource> {
+        let dump = symbol(c"_Py_DumpTraceback");
+        // SAFETY: a function of the interpreter, of this type in all versions of Python 3.
+        let dump = unsafe { mem::transmute::<*mut c_void, Option<Dump>>(dump)? };
         let mut ends = [0; 2];
         // SAFETY: makes two descriptors.
         if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } != 0 {
@@ -52,8 +70,45 @@ pub(super) fn find() {
         }
         // SAFETY: the call just returned these descriptors, which have no other owner.
         let [read_end, write_end] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
-        Some(Interpreter { this_thread, dump, write_end, read_end: read_end.into() })
-    });
+        Some(LineSource::Pipe { dump, write_end, read_end: read_end.into() })
+    }
+
+    fn memory() -> Option<LineSource> {
+        let [runtime, code, text, bytes] =
+            [c"_PyRuntime", c"PyCode_Type", c"PyUnicode_Type", c"PyBytes_Type"]
+                .map(|name| symbol(name) as u64);
+        let frames = PythonFrames::at(runtime, ObjectTypes { code, text, bytes })?;
+        Some(LineSource::Memory { frames, state: AtomicUsize::new(0) })
+    }
+
+    /// Has the lines of a thread be there for `take`.
+    ///
+    /// # Safety
+    /// The state is that of a thread which lives, and is this one or does not run.
+    unsafe fn leave(&self, thread: *mut c_void) {
+        match self {
+            // SAFETY: the function is made for signal handlers; the rest is the caller's promise.
+            LineSource::Pipe { dump, write_end, .. } => unsafe { dump(write_end.as_raw_fd(), thread) },
+            LineSource::Memory { state, .. } => state.store(thread.addr(), Ordering::Release),
+        }
+    }
+
+    /// The lines that were left last, innermost first.
+    fn take(&self) -> Vec<Line> {
+        match self {
+            LineSource::Pipe { read_end, .. } => {
+                let (mut text, mut part, mut from) = (Vec::new(), [0; 4096], read_end);
+                while let Ok(got @ 1..) = from.read(&mut part) {
+                    text.extend_from_slice(&part[..got]);
+                }
+                String::from_utf8_lossy(&text).lines().filter_map(parse).collect()
+            }
+            LineSource::Memory { frames, state } => match state.swap(0, Ordering::Acquire) {
+                0 => Vec::new(),
+                state => frames.lines(state as u64),
+            },
+        }
+    }
 }
 
 fn symbol(name: &CStr) -> *mut c_void {
@@ -67,8 +122,8 @@ pub(super) fn dump() {
     // SAFETY: it reads a variable of this thread.
     let state = unsafe { (python.this_thread)() };
     if !state.is_null() {
-        // SAFETY: made for signal handlers; the state is this thread's.
-        unsafe { (python.dump)(python.write_end.as_raw_fd(), state) };
+        // SAFETY: the state is this thread's.
+        unsafe { python.lines.leave(state) };
     }
 }
 
@@ -126,7 +181,7 @@ pub(super) fn dump_of(thread: i32) {
     let state = states.get(&thread).copied().filter(|state| *state != 0);
     if let (Some(Some(python)), Some(state)) = (INTERPRETER.get(), state) {
         // SAFETY: the state of a thread that lives and does not run.
-        unsafe { (python.dump)(python.write_end.as_raw_fd(), state as *mut c_void) };
+        unsafe { python.lines.leave(state as *mut c_void) };
     }
 }
 
@@ -144,16 +199,12 @@ struct Lines(HashMap<(String, u32), u32>);
 impl Lines {
     fn put_into(&mut self, frames: Vec<u64>, writer: &FactWriter) -> Vec<u64> {
         let Some(Some(python)) = INTERPRETER.get() else { return frames };
-        let (mut text, mut part) = (Vec::new(), [0; 4096]);
-        while let Ok(got @ 1..) = (&python.read_end).read(&mut part) {
-            text.extend_from_slice(&part[..got]);
-        }
-        let text = String::from_utf8_lossy(&text);
-        let lines: Vec<u64> = text.lines().filter_map(|line| self.number(parse(line)?, writer)).collect();
+        let lines = python.lines.take().into_iter();
+        let lines: Vec<u64> = lines.filter_map(|line| self.number(line, writer)).collect();
         if lines.is_empty() {
             return frames;
         }
-        let module = module_of(python.dump as usize);
+        let module = module_of(python.this_thread as usize);
         let own = frames.into_iter().take_while(|frame| module_of(*frame as usize - 1) != module);
         own.chain(lines).collect()
     }

@@ -4,8 +4,8 @@
 //! program's view is watched (`ferry_backends::os::trap`). An observer of each engine keeps what is in flight
 //! (`flights.rs`): when an op is made, its pages are armed; when the host joins it, nothing is done, and the
 //! next access opens them. The judge of accesses compares bytes, and writes a fact where an access collides
-//! with an op (`report.rs`), with lines of Python where that runs (`lines.rs`). Forked children get memory of
-//! their own (`forking.rs`).
+//! with an op (`report.rs`), with lines of Python where that runs (`lines.rs`, `python_frames.rs`). Forked
+//! children get memory of their own (`forking.rs`).
 //!
 //! Where userfaultfd is not allowed, what accesses have left behind is seen when work is joined:
 //! `compared.rs` says how, and `compare.rs` is its observer.
@@ -19,6 +19,7 @@ mod ends;
 mod flights;
 mod forking;
 mod lines;
+mod python_frames;
 mod report;
 mod spans;
 
@@ -29,7 +30,7 @@ use ferry_backends::{
     host::ViewWatch,
     os::{
         page::page_size,
-        trap::{self, DevicePointer, Judge, Trap, TrappedAccess, Verdict, tell_pointers},
+        trap::{self, DevicePointer, Judge, Trap, TrappedAccess, Verdict, place::ThreadPlace, tell_pointers},
     },
 };
 use ferry_core::{Block, DeviceTime, Error, Fate, Home, JoinKind, Observer, Origin, Point, Seen};
@@ -339,6 +340,13 @@ impl Judge for AccessWatch {
 
     fn pointer(&self, access: &TrappedAccess, frames: Option<Vec<u64>>) {
         self.reporter().pointer(self.writer, access, frames);
+    }
+
+    fn unmapping(&self, thread: i32, place: ThreadPlace, range: Range<usize>) {
+        let hit = self.flights_soon().and_then(|flights| flights.newest_in(&range));
+        if let Some(hit) = hit {
+            self.reporter().unmapping(self.writer, &range, &hit, (thread, place));
+        }
     }
 
     fn unmapped(&self, range: Range<usize>) {

@@ -2,7 +2,7 @@
 
 use super::{Flight, lines};
 use crate::watching::contents::read_up_to;
-use ferry_backends::os::trap::TrappedAccess;
+use ferry_backends::os::trap::{TrappedAccess, place::ThreadPlace};
 use ferry_watch::{
     Fact,
     clock::ticks,
@@ -10,7 +10,10 @@ use ferry_watch::{
     unwind::{self, StoppedAt},
     writer::FactWriter,
 };
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
 
 /// How often a stack is taken at one instruction for one op: other places may lead there.
 const MOST_AT_ONE_PLACE: u32 = 16;
@@ -48,23 +51,50 @@ impl AccessReporter {
         let is_wanted = *count <= MOST_AT_ONE_PLACE;
         self.expected = is_wanted.then_some(hit);
         if is_wanted {
-            self.copy_stack(access);
+            self.copy_stack(access.place);
         }
         is_wanted
     }
 
-    fn copy_stack(&mut self, access: &TrappedAccess) {
+    fn copy_stack(&mut self, place: ThreadPlace) {
         self.stack.resize(STACK_BYTES, 0);
-        let got = read_up_to(access.place.sp, &mut self.stack);
+        let got = read_up_to(place.sp, &mut self.stack);
         self.stack.truncate(got);
+    }
+
+    /// A thread waits in a system call that has unmapped bytes of this op.
+    pub(super) fn unmapping(
+        &mut self,
+        writer: &FactWriter,
+        range: &Range<usize>,
+        hit: &Flight,
+        (thread, place): (i32, ThreadPlace),
+    ) {
+        self.copy_stack(place);
+        lines::dump_of(thread);
+        let stack = stacks::tell(writer, lines::put_into(self.frames_at(place), writer));
+        if !self.told.insert((hit.point, true, stack)) {
+            return;
+        }
+        writer.write(&Fact::Access(fact::HostAccess {
+            time: ticks(),
+            thread: thread as u32,
+            address: range.start.max(hit.user.start) as u64,
+            is_write: true,
+            point: hit.point,
+            is_destination: hit.is_written,
+            stack,
+            is_system_call: true,
+            is_unmapped: true,
+        }));
     }
 
     /// An address of a device is about to be accessed.
     pub(super) fn pointer(&mut self, writer: &FactWriter, access: &TrappedAccess, frames: Option<Vec<u64>>) {
         let frames = frames.unwrap_or_else(|| {
-            self.copy_stack(access);
+            self.copy_stack(access.place);
             lines::dump_of(access.thread);
-            self.frames_of(access)
+            self.frames_at(access.place)
         });
         let stack = stacks::tell(writer, lines::put_into(frames, writer));
         let (time, thread, address) = (ticks(), access.thread as u32, access.address as u64);
@@ -82,7 +112,7 @@ impl AccessReporter {
         if let Some(hit) = self.expected.take() {
             let frames = frames.unwrap_or_else(|| {
                 lines::dump_of(access.thread);
-                self.frames_of(access)
+                self.frames_at(access.place)
             });
             let frames = lines::put_into(frames, writer);
             self.tell(writer, access, &hit, frames);
@@ -107,15 +137,16 @@ impl AccessReporter {
             is_destination: hit.is_written,
             stack,
             is_system_call: access.place.system_call.is_some(),
+            is_unmapped: false,
         }));
     }
 
     /// The stack of a thread that did not say it.
-    fn frames_of(&self, access: &TrappedAccess) -> Vec<u64> {
-        let (pc, sp) = (access.place.pc, access.place.sp);
+    fn frames_at(&self, place: ThreadPlace) -> Vec<u64> {
+        let ThreadPlace { pc, sp, system_call } = place;
         if pc == 0 {
             return Vec::new();
         }
-        unwind::walk(StoppedAt { pc, sp, is_behind: access.place.system_call.is_some() }, &self.stack)
+        unwind::walk(StoppedAt { pc, sp, is_behind: system_call.is_some() }, &self.stack)
     }
 }
