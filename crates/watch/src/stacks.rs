@@ -1,5 +1,9 @@
 //! Whole stacks of calls, for readers that want them: the return addresses above a call, each stack told
-//! once.
+//! once and known by its number from then on.
+//!
+//! The unwinder of the C library walks them. Most calls of a program come again with the stack that they
+//! had, which is seen without walking it (`known.rs`). Calls of interpreted programs have a line in place of
+//! a stack.
 
 mod known;
 

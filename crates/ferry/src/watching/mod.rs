@@ -14,6 +14,7 @@ mod contents;
 mod translate;
 
 use crate::{BackendName, Options};
+pub use accesses::ask_elsewhere_by;
 use alone::OwnFile;
 use contents::ContentReader;
 use ferry_backends::host::ViewWatch;
@@ -50,15 +51,6 @@ const STREAMS_OF_AN_ENGINE: u32 = 1 << 24;
 pub fn writer() -> Option<&'static FactWriter> {
     static WRITER: OnceLock<Option<FactWriter>> = OnceLock::new();
     WRITER.get_or_init(open).as_ref()
-}
-
-/// Tells observers what other processes have waited for, if AscendCL's layer knows of any.
-static ASK_ELSEWHERE: OnceLock<fn()> = OnceLock::new();
-
-/// Before an access is told, `ask` is called: it tells observers of joins by other processes
-/// ([`JoinKind::Elsewhere`]). It must not wait for threads of the program.
-pub fn ask_elsewhere_by(ask: fn()) {
-    let _ = ASK_ELSEWHERE.set(ask);
 }
 
 /// A command that has ended, or a file that is none, leaves the program alone.

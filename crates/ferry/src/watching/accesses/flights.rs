@@ -145,8 +145,8 @@ impl Flights {
         &mut self.joins
     }
 
-    /// Pages may have been opened that [`opened`](Self::opened) was not told of: from now on no page counts as
-    /// armed already.
+    /// Pages may have been opened that [`opened`](Self::opened) was not told of: from now on no page counts
+    /// as armed already.
     pub(super) fn arm_all(&mut self) {
         self.arms_all = true;
     }
@@ -494,7 +494,7 @@ mod tests {
         // The next ops are opened when they are joined, since the program uses the memory.
         let mut opened = Vec::new();
         flights.joined(at(3), |pages| opened.push(pages.clone()));
-        assert_eq!(opened, [USER..USER + 4 * PAGE]);
+        assert_eq!(opened, vec![Range { start: USER, end: USER + 4 * PAGE }]);
         assert_eq!(armed(&mut flights, 4), [0, 1, 2, 3], "a join has opened them");
         flights.count_pass(USER + PAGE);
         assert_eq!([armed(&mut flights, 5), armed(&mut flights, 6)], [[1], [1]], "opened by a thread");

@@ -23,7 +23,6 @@ mod python_frames;
 mod report;
 mod spans;
 
-use super::ASK_ELSEWHERE;
 use compare::CompareWatch;
 use ends::{StreamNumbers, ends};
 use ferry_backends::{
@@ -77,6 +76,15 @@ impl fmt::Debug for AccessWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AccessWatch")
     }
+}
+
+/// Tells observers what other processes have waited for, if AscendCL's layer knows of any.
+static ASK_ELSEWHERE: OnceLock<fn()> = OnceLock::new();
+
+/// Before an access is told, `ask` is called: it tells observers of joins by other processes
+/// ([`JoinKind::Elsewhere`]). It must not wait for threads of the program.
+pub fn ask_elsewhere_by(ask: fn()) {
+    let _ = ASK_ELSEWHERE.set(ask);
 }
 
 /// Where device pointers are told, which are seen whether or not accesses are.
