@@ -151,6 +151,24 @@ fn neighbours_in_a_page_are_no_finding_and_do_not_hide_one() {
 }
 
 #[test]
+fn accesses_are_as_long_as_their_instruction_says() {
+    let mut seen = run("halves", false);
+    let addresses: Vec<u64> = seen.accesses.iter().map(|access| access.address % 4096).collect();
+    let Some(told) = seen.accesses("write_sixteen") else { return };
+    if cfg!(target_arch = "x86_64") {
+        assert_eq!((told, addresses), (vec![("write", "source", true); 3], vec![100, 8, 8]));
+    }
+}
+
+#[test]
+fn buffers_in_lists_are_read_to_their_end() {
+    let mut seen = run("lists", false);
+    let addresses: Vec<u64> = seen.accesses.iter().map(|access| access.address % 4096).collect();
+    let Some(told) = seen.accesses("lists") else { return };
+    assert_eq!((told, addresses), (vec![("read by a call", "destination", true)], vec![100]));
+}
+
+#[test]
 fn system_calls_do_what_they_do_and_are_told() {
     let mut seen = run("calls", false);
     let Some(told) = seen.accesses("calls") else { return };

@@ -77,6 +77,49 @@ static void neighbours(void)
     join();
 }
 
+typedef char sixteen __attribute__((vector_size(16), aligned(1)));
+__attribute__((noinline)) static void write_sixteen(size_t at)
+{
+    *(volatile sixteen *)(host + at) = (sixteen){7};
+}
+
+/* Accesses that begin before the bytes in flight, and some that end before them. */
+static void halves(void)
+{
+    up(100, 4);
+    write_sixteen(84);
+    write_sixteen(104);
+    up(8192 + 8, 4);
+    write_sixteen(8192 - 8); /* its last byte is the one before */
+    join();
+    up(100, 4);
+    write_sixteen(88);
+    join();
+    up(8192 - 64, 4);
+    up(8192 + 8, 4);
+    write_sixteen(8192 - 7);
+    join();
+    up(8192 + 8, 4);
+    write_sixteen(8192);
+    join();
+}
+
+/* Buffers of a list that begin before the bytes in flight, and one that ends before them. */
+static void lists(void)
+{
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    memset((char *)host, 0, 4096);
+    struct iovec list[] = {{(char *)host + 8, 8}, {(char *)host + 32, 68}};
+    down(100, 4);
+    CHECK(writev(ends[1], list, 2) == 76);
+    join();
+    list[1].iov_len++;
+    down(100, 4);
+    CHECK(writev(ends[1], list, 2) == 77);
+    join();
+}
+
 static void calls(void)
 {
     int ends[2];
@@ -313,7 +356,8 @@ static const struct {
     const char *name;
     void (*run)(void);
 } parts[] = {
-    {"plain", plain},       {"neighbours", neighbours}, {"calls", calls}, {"many", many},
+    {"plain", plain},       {"neighbours", neighbours}, {"halves", halves}, {"lists", lists},
+    {"calls", calls},       {"many", many},
     {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
     {"registered", registered}, {"moves", moves}, {"device_pointer", device_pointer},
     {"others", others},     {"device_handler", device_handler},

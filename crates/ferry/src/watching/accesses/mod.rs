@@ -239,6 +239,12 @@ impl AccessWatch {
         }
     }
 
+    /// What an access collides with.
+    fn hit(&self, access: &TrappedAccess) -> Option<Flight> {
+        let bytes = access.address..access.address + access.len;
+        self.flights_soon()?.hit(&bytes, access.is_write, (access.thread, access.moment))
+    }
+
     fn reporter(&self) -> MutexGuard<'_, AccessReporter> {
         self.reporter.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -321,15 +327,11 @@ impl Judge for AccessWatch {
 
     fn judge(&self, access: &TrappedAccess) -> Verdict {
         let Some(mut flights) = self.flights_soon() else { return Verdict::default() };
-        let bytes = access.address..access.address + access.len;
         // The library asks so whether memory that it is given can be read; a program has no use for it.
         let is_probe = access.place.system_call.is_some_and(|call| call.number == libc::SYS_madvise);
         let passes = flights.count_pass(access.address);
         drop(flights);
-        let hit = || {
-            let flights = self.flights_soon()?;
-            flights.hit(&bytes, access.is_write, (access.thread, access.moment)).filter(|_| !is_probe)
-        };
+        let hit = || self.hit(access).filter(|_| !is_probe);
         // Another process may have waited for the op and told the program.
         let hit = hit().and_then(|first| match ASK_ELSEWHERE.get() {
             Some(ask) => {
@@ -343,7 +345,13 @@ impl Judge for AccessWatch {
     }
 
     fn happens(&self, access: &TrappedAccess, frames: Option<Vec<u64>>, is_open: bool) {
-        self.reporter().happens(self.writer, access, frames, is_open);
+        // It may be shorter than it was taken for.
+        let mut reporter = self.reporter();
+        if reporter.is_beside(access) {
+            let hit = self.hit(access);
+            reporter.expects(hit);
+        }
+        reporter.happens(self.writer, access, frames, is_open);
     }
 
     fn pointer(&self, access: &TrappedAccess, frames: Option<Vec<u64>>) {

@@ -1,8 +1,10 @@
 //! From accesses that hit something in flight to facts, each place in the program once for an op.
 
 use super::{Flight, lines};
-use crate::watching::contents::read_up_to;
-use ferry_backends::os::trap::{TrappedAccess, place::ThreadPlace};
+use ferry_backends::os::{
+    page::read_up_to,
+    trap::{TrappedAccess, place::ThreadPlace},
+};
 use ferry_watch::{
     Fact,
     clock::ticks,
@@ -54,6 +56,16 @@ impl AccessReporter {
             self.copy_stack(access.place);
         }
         is_wanted
+    }
+
+    /// Whether the access turned out not to reach what it was expected to collide with.
+    pub(super) fn is_beside(&self, access: &TrappedAccess) -> bool {
+        self.expected.as_ref().is_some_and(|hit| access.address + access.len <= hit.user.start)
+    }
+
+    /// The access collides with this, or with nothing.
+    pub(super) fn expects(&mut self, hit: Option<Flight>) {
+        self.expected = hit;
     }
 
     fn copy_stack(&mut self, place: ThreadPlace) {
