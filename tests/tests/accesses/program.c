@@ -120,6 +120,20 @@ static void lists(void)
     join();
 }
 
+/* An access behind a system call that had the page open; of neighbours, so that the call is no mistake. */
+static void behind_calls(void)
+{
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    for (int turn = 0; turn < 3; turn++) {
+        up(100, 4);
+        CHECK(send_bytes(ends[1]) == 64);
+        CHECK(receive_bytes(ends[0]) == 64);
+        write_byte(101);
+        join();
+    }
+}
+
 static void calls(void)
 {
     int ends[2];
@@ -357,7 +371,7 @@ static const struct {
     void (*run)(void);
 } parts[] = {
     {"plain", plain},       {"neighbours", neighbours}, {"halves", halves}, {"lists", lists},
-    {"calls", calls},       {"many", many},
+    {"calls", calls},       {"behind_calls", behind_calls},       {"many", many},
     {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
     {"registered", registered}, {"moves", moves}, {"device_pointer", device_pointer},
     {"others", others},     {"device_handler", device_handler},

@@ -177,6 +177,14 @@ pub(super) fn is_any() -> bool {
     DOUBLED.try_lock().is_ok_and(|doubled| !doubled.is_empty())
 }
 
+/// Whether the page is of the program's own memory, or may be.
+pub(super) fn may_contain(page: usize) -> bool {
+    DOUBLED.try_lock().map_or(true, |doubled| {
+        let before = doubled.range(..=page).next_back();
+        before.is_some_and(|(start, engine)| page < start + engine.len())
+    })
+}
+
 /// What is no longer mapped of memory in this range that was mapped twice: of one block, if of several.
 pub(super) fn gone_in(range: &Range<usize>) -> Option<Range<usize>> {
     let doubled = DOUBLED.try_lock().ok()?;

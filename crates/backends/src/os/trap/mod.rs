@@ -6,12 +6,14 @@
 //! it. Otherwise the thread says where it is (`answer`), and is let over that one instruction (`step`), so
 //! that the access happens as it would have without us and the page is armed again. The kernel names the
 //! first byte; how many there are, the instruction says (`operand`). A thread inside a system call is never
-//! sent a signal: where it is comes from the kernel's files (`place`), and the page stays open.
+//! sent a signal: where it is comes from the kernel's files (`place`), and the page is armed again when the
+//! call has returned (`after_call`).
 //!
 //! What is in flight, and what becomes of what is seen, is the judge's business, who knows nothing of pages
 //! and signals. Arrows: `step` and `answer` use `uffd` and `chain`; this module uses all. Whatever happens
 //! here, the program goes on (`watchdog`).
 
+mod after_call;
 pub(in crate::os) mod answer;
 mod chain;
 pub mod devices;
@@ -284,13 +286,17 @@ impl Monitor {
         }
     }
 
-    /// The page stays open: all that the call accesses there is judged now.
+    /// The page is open during the call: all that it accesses there is judged now.
     fn handle_call(&self, access: TrappedAccess, call: &SystemCall) {
+        let page = access.address / page_size() * page_size();
         let mut parts = parts_in_page(call, access.address).into_iter().peekable();
         while let Some(part) = parts.next() {
             let access = TrappedAccess { address: part.start, len: part.len(), ..access };
-            self.judged(&access);
-            self.judge.happens(&access, None, parts.peek().is_none());
+            let verdict = self.judged(&access);
+            let is_last = parts.peek().is_none();
+            let may_arm = is_last && verdict.keeps_armed && self.can_step && !doubled::may_contain(page);
+            let is_armed = may_arm && step::arm_behind_call(access.thread, access.place, page);
+            self.judge.happens(&access, None, is_last && !is_armed);
         }
     }
 
