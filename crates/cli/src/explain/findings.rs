@@ -49,7 +49,8 @@ mod tests {
     #[test]
     fn every_finding_has_its_page_without_links() {
         for id in FindingId::ALL {
-            let text = find(&id.name().to_lowercase()).expect(id.name());
+            let name = id.name();
+            let text = find(&name.to_lowercase()).expect(name);
             assert!(text.starts_with(&format!("# {}: ", id.name())), "{text}");
             assert!(!text.contains("]("), "{text}");
             assert_eq!(find(id.name().trim_start_matches("FERRY-")), Some(text));
