@@ -214,6 +214,15 @@ fn a_loop_over_memory_in_flight_is_told_and_does_what_it_does() {
 }
 
 #[test]
+fn a_sweep_is_not_stepped_through_and_hides_no_other_access() {
+    let mut seen = run("sweep", false);
+    let Some(told) = seen.accesses("write_byte") else { return };
+    let (others, swept): (Vec<_>, Vec<_>) = told.into_iter().partition(|(_, _, is_other)| *is_other);
+    assert!(!swept.is_empty() && others == [("write", "source", true)], "{swept:?} {others:?}");
+    assert_eq!(seen.opened, 1, "the sweep is told once, and few of its accesses are stepped over");
+}
+
+#[test]
 fn what_an_event_orders_before_a_join_is_joined() {
     let mut seen = run("events", false);
     let places = seen.accesses.iter().map(|access| (access.address % 4096, access.point.ticket > 1));

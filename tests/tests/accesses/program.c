@@ -159,6 +159,16 @@ static void many(void)
     CHECK(host[99] == 1 && host[10100] == 1);
 }
 
+/* One mistake with many accesses, and another one behind it where the first did not come. */
+static void sweep(void)
+{
+    up(0, SIZE);
+    memset((char *)host, 5, SIZE - 4096);
+    write_byte(SIZE - 1);
+    join();
+    CHECK(host[0] == 5 && host[SIZE - 4097] == 5 && host[SIZE - 4096] == 1 && host[SIZE - 1] == 7);
+}
+
 /* What is ordered by events is joined with the stream that waited. */
 static void events(void)
 {
@@ -371,7 +381,7 @@ static const struct {
     void (*run)(void);
 } parts[] = {
     {"plain", plain},       {"neighbours", neighbours}, {"halves", halves}, {"lists", lists},
-    {"calls", calls},       {"behind_calls", behind_calls},       {"many", many},
+    {"calls", calls},       {"behind_calls", behind_calls},       {"many", many}, {"sweep", sweep},
     {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
     {"registered", registered}, {"moves", moves}, {"device_pointer", device_pointer},
     {"others", others},     {"device_handler", device_handler},

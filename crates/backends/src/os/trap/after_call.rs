@@ -69,7 +69,7 @@ pub fn arm_behind(thread: i32, place: ThreadPlace, page: usize) -> bool {
         breakpoints[number] = None;
     }
     if !call.add(page) {
-        return is_there || call.release();
+        return !is_there && call.release();
     }
     if is_there {
         return true;

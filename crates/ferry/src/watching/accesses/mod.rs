@@ -340,8 +340,11 @@ impl Judge for AccessWatch {
             }
             None => Some(first),
         });
-        let wants_stack = hit.is_some_and(|hit| self.reporter().expect(access, hit));
-        Verdict { wants_stack, keeps_armed: passes <= self.most_steps() || self.writer.wanted().precise }
+        let (mut reporter, op) = (self.reporter(), hit.as_ref().map(|hit| hit.point));
+        let wants_stack = hit.is_some_and(|hit| reporter.expect(access, hit));
+        let is_sweep = reporter.is_sweep(access, op);
+        let is_often = passes > self.most_steps() || is_sweep;
+        Verdict { wants_stack, keeps_armed: !is_often || self.writer.wanted().precise }
     }
 
     fn happens(&self, access: &TrappedAccess, frames: Option<Vec<u64>>, is_open: bool) {
