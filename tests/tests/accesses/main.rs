@@ -267,6 +267,13 @@ fn accesses_go_on_while_another_thread_registers_and_unmaps() {
 }
 
 #[test]
+fn registered_memory_that_is_moved_or_mapped_anew_is_the_programs() {
+    let mut seen = run("remapped", false);
+    let Some(told) = seen.accesses("remapped") else { return };
+    assert_eq!(told, [], "nothing is in flight");
+}
+
+#[test]
 fn a_device_pointer_is_told_and_the_signal_takes_its_course() {
     let (mut seen, status, said) = run_to_any_end("device_pointer", false);
     assert_eq!(status.signal(), Some(libc::SIGSEGV), "{said}");

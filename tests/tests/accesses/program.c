@@ -325,6 +325,36 @@ static void moves(void)
 }
 
 /* Another process reads memory in flight, as debuggers do: it gets an answer, and we have not accessed it. */
+/* Registered memory that is moved away, or mapped anew, before it is unregistered: what is there then is the
+   program's. */
+static void remapped(void)
+{
+    enum { LEN = 65536 };
+    for (int turn = 0; turn < 40; turn++) {
+        char *own = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(own != MAP_FAILED);
+        memset(own, 1, LEN);
+        TRY(aclrtHostRegisterV2(own, LEN, ACL_HOST_REG_PINNED));
+        TRY(aclrtMemcpyAsync(device, LEN, own, LEN, ACL_MEMCPY_HOST_TO_DEVICE, stream));
+        join();
+        if (turn % 2 == 0) {
+            char *other = mmap(NULL, LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            CHECK(other != MAP_FAILED);
+            CHECK(mremap(own, LEN, LEN, MREMAP_MAYMOVE | MREMAP_FIXED, other) == other);
+            aclrtHostUnregister(own);
+            CHECK(other[5] == 1);
+            CHECK(munmap(other, LEN) == 0);
+        } else {
+            int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+            CHECK(mmap(own, LEN, PROT_READ | PROT_WRITE, flags, -1, 0) == own);
+            own[5] = 3;
+            aclrtHostUnregister(own);
+            CHECK(own[4] == 0 && own[5] == 3);
+            CHECK(munmap(own, LEN) == 0);
+        }
+    }
+}
+
 static void others(void)
 {
     int status = 0;
@@ -384,7 +414,7 @@ static const struct {
     {"calls", calls},       {"behind_calls", behind_calls},       {"many", many}, {"sweep", sweep},
     {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
     {"registered", registered}, {"moves", moves}, {"device_pointer", device_pointer},
-    {"others", others},     {"device_handler", device_handler},
+    {"remapped", remapped}, {"others", others},     {"device_handler", device_handler},
 };
 
 int main(int count, char **words)

@@ -21,8 +21,18 @@ use std::{
 
 const MREMAP_DONTUNMAP: i32 = 4;
 
+/// What files are called that memory of the program's moves into.
+const NAME: &str = "ferry:registered";
+
+/// The engine's view of memory of the program's.
+struct EngineView {
+    mapping: Mapping,
+    /// The program has private memory again.
+    is_united: bool,
+}
+
 /// The engine's views, by the program's address.
-static DOUBLED: Mutex<BTreeMap<usize, Mapping>> = Mutex::new(BTreeMap::new());
+static DOUBLED: Mutex<BTreeMap<usize, EngineView>> = Mutex::new(BTreeMap::new());
 /// The pages that are being moved: whoever accesses them waits.
 static HELD: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
@@ -91,13 +101,13 @@ pub(super) fn double(uffd: &Uffd, user: &Range<usize>) -> Result<usize, String> 
     }
     engine.lock_on_fault(0, user.len());
     let at = engine.addr();
-    doubled.insert(user.start, engine);
+    doubled.insert(user.start, EngineView { mapping: engine, is_united: false });
     Ok(at)
 }
 
 /// An empty view of the engine's.
 fn engine_view(len: usize) -> Result<Mapping, String> {
-    let (engine, _) = Mapping::shared("ferry:registered", len).map_err(|error| error.to_string())?;
+    let (engine, _) = Mapping::shared(NAME, len).map_err(|error| error.to_string())?;
     if !engine.open(0, len) {
         return Err(std::io::Error::last_os_error().to_string());
     }
@@ -124,10 +134,11 @@ fn move_to(engine: usize, user: &Range<usize>) -> bool {
     is_laid
 }
 
-/// Moves the bytes back into private memory; the engine's view stays until [`forget`].
+/// Moves the bytes back into private memory; the engine's view stays until [`forget`]. What the program has
+/// unmapped, or mapped anew, stays as it is.
 pub(super) fn unite(uffd: &Uffd, user: &Range<usize>) {
-    let doubled = DOUBLED.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(engine) = doubled.get(&user.start) else { return };
+    let mut doubled = DOUBLED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(engine) = doubled.get_mut(&user.start).filter(|_| is_laid(user)) else { return };
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping at an address of the system's choice.
     let own = unsafe { libc::mmap(ptr::null_mut(), user.len(), access, flags, -1, 0) };
@@ -142,10 +153,11 @@ pub(super) fn unite(uffd: &Uffd, user: &Range<usize>) {
         // SAFETY: the bytes of the engine's view, which is as long; then the copy is moved over the view of
         // the program, whose bytes it has.
         unsafe {
-            copy_pages(engine.addr(), own.addr(), user.len());
+            copy_pages(engine.mapping.addr(), own.addr(), user.len());
             libc::mremap(own, user.len(), user.len(), move_over, user.start as *mut c_void);
         }
     }
+    engine.is_united = true;
     let_go(uffd, user);
 }
 
@@ -158,12 +170,9 @@ pub(super) fn unmapped(range: &Range<usize>) -> bool {
         return false;
     }
     let Ok(mut doubled) = DOUBLED.try_lock() else { return false };
-    let starts = doubled.range(..range.end).filter(|(start, engine)| *start + engine.len() > range.start);
-    // Moves unmap, too, and may be over when that is told: their memory is there.
-    let starts = starts.filter(|(start, _)| !is_mapped(range.start.max(**start)));
-    let starts: Vec<usize> = starts.map(|(start, _)| *start).collect();
+    let starts: Vec<usize> = gone(&doubled, range).map(|(start, _)| start).collect();
     for start in &starts {
-        let Some(engine) = doubled.remove(start) else { continue };
+        let Some(EngineView { mapping: engine, .. }) = doubled.remove(start) else { continue };
         // SAFETY: takes away the access rights of a mapping of ours; copies that meet it fail.
         unsafe { libc::mprotect(engine.addr() as *mut c_void, engine.len(), libc::PROT_NONE) };
         // The addresses stay taken: work that was submitted may still name them.
@@ -181,25 +190,35 @@ pub(super) fn is_any() -> bool {
 pub(super) fn may_contain(page: usize) -> bool {
     DOUBLED.try_lock().map_or(true, |doubled| {
         let before = doubled.range(..=page).next_back();
-        before.is_some_and(|(start, engine)| page < start + engine.len())
+        before.is_some_and(|(start, engine)| page < start + engine.mapping.len())
     })
 }
 
 /// What is no longer mapped of memory in this range that was mapped twice: of one block, if of several.
 pub(super) fn gone_in(range: &Range<usize>) -> Option<Range<usize>> {
-    let doubled = DOUBLED.try_lock().ok()?;
-    let parts = doubled.range(..range.end).map(|(start, engine)| {
-        let end = start + engine.len();
-        range.start.max(*start)..range.end.min(end)
-    });
-    parts.filter(|part| !part.is_empty()).find(|part| !is_mapped(part.start))
+    gone(&*DOUBLED.try_lock().ok()?, range).next().map(|(_, part)| part)
 }
 
-/// Whether something is mapped at the page.
-fn is_mapped(page: usize) -> bool {
-    let mut state = 0_u8;
-    // SAFETY: asks about one page, and writes one byte.
-    unsafe { libc::mincore(page as *mut c_void, page_size(), &mut state) == 0 }
+/// The parts of blocks in this range where the program has something else now, or nothing. Moves unmap, too,
+/// and may be over when that is told: what they leave is there.
+fn gone(
+    doubled: &BTreeMap<usize, EngineView>,
+    range: &Range<usize>,
+) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let views = doubled.range(..range.end).filter(|(_, engine)| !engine.is_united);
+    let parts = views.map(|(start, engine)| {
+        (*start, range.start.max(*start)..range.end.min(start + engine.mapping.len()))
+    });
+    parts.filter(|(_, part)| !part.is_empty() && !is_laid(&(part.start..part.start + page_size())))
+}
+
+/// Whether all of the program's addresses are still our file's.
+fn is_laid(user: &Range<usize>) -> bool {
+    let Ok(maps) = read_to_string("/proc/self/maps") else { return true };
+    let ours = maps.lines().filter(|line| line.contains(NAME)).filter_map(range_of);
+    let covered: usize =
+        ours.map(|part| part.end.min(user.end).saturating_sub(part.start.max(user.start))).sum();
+    covered >= user.len()
 }
 
 /// The engine does not use its view any more. False if the range was not doubled.

@@ -56,9 +56,10 @@ impl SystemCall {
 
     /// The addresses that are unmapped in it, or more, where it is one of those that unmap.
     pub fn unmaps(&self) -> Option<Range<usize>> {
-        let [start, len, ..] = self.arguments.map(|word| word as usize);
+        let [start, len, _, flags, ..] = self.arguments.map(|word| word as usize);
         match self.number {
-            libc::SYS_munmap | libc::SYS_mremap => Some(start..start.checked_add(len)?),
+            libc::SYS_mmap if flags & libc::MAP_FIXED as usize == 0 => None,
+            libc::SYS_munmap | libc::SYS_mremap | libc::SYS_mmap => Some(start..start.checked_add(len)?),
             libc::SYS_brk => Some(start..usize::MAX),
             _ => None,
         }
@@ -216,10 +217,14 @@ mod tests {
             (libc::SYS_mremap, Some(0x1000..0x3000)),
             (libc::SYS_brk, Some(0x1000..usize::MAX)),
             (libc::SYS_read, None),
+            (libc::SYS_mmap, None),
         ] {
             let call = SystemCall { number, arguments: [0x1000, 0x2000, 0, 0, 0, 0] };
             assert_eq!(call.unmaps(), want, "{number}");
         }
+        let arguments = [0x1000, 0x2000, 0, (libc::MAP_FIXED | libc::MAP_PRIVATE) as u64, 0, 0];
+        let over = SystemCall { number: libc::SYS_mmap, arguments };
+        assert_eq!(over.unmaps(), Some(0x1000..0x3000), "a mapping over another one");
     }
 
     #[test]

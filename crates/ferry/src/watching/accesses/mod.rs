@@ -46,14 +46,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a thread is stepped over accesses to one page, until that is armed anew: over every byte of it,
-/// as long as the process has taken few steps for the time that it runs; else so often.
-const MOST_STEPS: u32 = 5_000;
+/// How often a thread is stepped over accesses to one page, until that is armed anew; and if the process has
+/// been stepped more often than so, and so often more for each op. What is found does not depend on time.
+const MOST_STEPS: u32 = 20_000;
 const FEW_STEPS: u32 = 64;
-/// A process may be stepped so often at any time, and so often more for each millisecond: a step takes some
-/// 25 us, so this is a quarter of the time.
-const STEPS_AT_ONCE: u64 = 20_000;
-const STEPS_PER_MILLISECOND: u64 = 10;
+const STEPS_AT_ONCE: u64 = 400_000;
+const STEPS_PER_OP: u64 = 100;
 /// How long an access waits for what is in flight to be told.
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -63,7 +61,6 @@ pub(crate) struct AccessWatch {
     reporter: Mutex<AccessReporter>,
     trap: OnceLock<Trap>,
     writer: &'static FactWriter,
-    since: Instant,
     /// AccessWatch that collided with something in flight, or were beside it.
     steps: AtomicU64,
     /// Counts ops; changed with the lock of the flights.
@@ -163,10 +160,10 @@ fn trapped(writer: &'static FactWriter) -> io::Result<Arc<AccessWatch>> {
         return Err(io::Error::other("not asked for"));
     }
     let (flights, reporter) = (Mutex::new(Flights::new(page_size())), Mutex::default());
-    let (trap, since, steps) = (OnceLock::new(), Instant::now(), AtomicU64::new(0));
+    let (trap, steps) = (OnceLock::new(), AtomicU64::new(0));
     let (moment, has_opened_untold) = (AtomicU64::new(0), AtomicBool::new(false));
     let accesses =
-        Arc::new(AccessWatch { flights, reporter, trap, writer, since, steps, moment, has_opened_untold });
+        Arc::new(AccessWatch { flights, reporter, trap, writer, steps, moment, has_opened_untold });
     let trap = Trap::open(accesses.clone(), lines::dump)?;
     let _ = accesses.trap.set(trap);
     Ok(accesses)
@@ -252,7 +249,7 @@ impl AccessWatch {
     /// How often a thread may be stepped over accesses to one page now.
     fn most_steps(&self) -> u32 {
         let steps = self.steps.fetch_add(1, Ordering::Relaxed);
-        let budget = STEPS_AT_ONCE + STEPS_PER_MILLISECOND * self.since.elapsed().as_millis() as u64;
+        let budget = STEPS_AT_ONCE + STEPS_PER_OP * self.moment();
         if steps <= budget { MOST_STEPS } else { FEW_STEPS }
     }
 
