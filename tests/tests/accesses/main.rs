@@ -222,6 +222,27 @@ fn a_sweep_is_not_stepped_through_and_hides_no_other_access() {
     assert_eq!(seen.opened, 1, "the sweep is told once, and few of its accesses are stepped over");
 }
 
+/// Whether the kernel can open pages for reading alone: Linux 6.4.
+fn protects_pages() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|word| word.parse::<u32>());
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
+    (next(), next()) >= (6, 4)
+}
+
+#[test]
+fn reads_of_a_source_are_free_and_hide_no_write() {
+    let mut seen = run("reads", false);
+    let addresses: Vec<u64> = seen.accesses.iter().map(|access| access.address % (1 << 12)).collect();
+    let Some(told) = seen.accesses("reads") else { return };
+    if !protects_pages() {
+        return eprintln!("skipped: this kernel opens pages whole");
+    }
+    let (write, read) = (("write", "source", true), ("read", "destination", true));
+    assert_eq!((told, addresses), (vec![write, write, write, read], vec![0, 0, 0, 5000 - 4096]));
+    assert_eq!(seen.opened, 0);
+}
+
 #[test]
 fn what_an_event_orders_before_a_join_is_joined() {
     let mut seen = run("events", false);

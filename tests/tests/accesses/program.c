@@ -169,6 +169,29 @@ static void sweep(void)
     CHECK(host[0] == 5 && host[SIZE - 4097] == 5 && host[SIZE - 4096] == 1 && host[SIZE - 1] == 7);
 }
 
+/* A source may be read as often as the program likes; then it is written, and is a destination. */
+static void reads(void)
+{
+    size_t sum = 0;
+    for (int turn = 0; turn < 3; turn++) {
+        up(0, SIZE);
+        for (size_t at = 0; at < SIZE; at++)
+            sum += (size_t)host[at];
+        int ends[2];
+        CHECK(pipe(ends) == 0 && send_bytes(ends[1]) == 64);
+        write_byte(SIZE / 2);
+        sum += (size_t)host[SIZE / 2];
+        join();
+        write_byte(SIZE / 2);
+    }
+    CHECK(sum == 3 * (SIZE + 7) + 12);
+    up(0, SIZE);
+    read_byte(5000);
+    down(4096, 4096);
+    read_byte(5000);
+    join();
+}
+
 /* What is ordered by events is joined with the stream that waited. */
 static void events(void)
 {
@@ -411,7 +434,7 @@ static const struct {
     void (*run)(void);
 } parts[] = {
     {"plain", plain},       {"neighbours", neighbours}, {"halves", halves}, {"lists", lists},
-    {"calls", calls},       {"behind_calls", behind_calls},       {"many", many}, {"sweep", sweep},
+    {"calls", calls},       {"behind_calls", behind_calls},       {"many", many}, {"sweep", sweep}, {"reads", reads},
     {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
     {"registered", registered}, {"moves", moves}, {"device_pointer", device_pointer},
     {"remapped", remapped}, {"others", others},     {"device_handler", device_handler},

@@ -5,7 +5,11 @@
 //! table and userfaultfd is told of accesses: a thread that comes waits until the new mapping is there. Only
 //! private memory without a file is moved; stacks, files and memory of other kinds stay what they are.
 
-use super::{step, uffd::Uffd, watchdog};
+use super::{
+    step,
+    uffd::{Opening, Uffd},
+    watchdog,
+};
 use crate::os::{files::read_to_string, mapping::Mapping, page::page_size};
 use std::{
     collections::BTreeMap,
@@ -48,16 +52,16 @@ pub(super) fn is_held(address: usize) -> bool {
 pub(super) fn open_pages(uffd: &Uffd, pages: &Range<usize>) {
     // The monitor takes the events that this may have to wait for.
     // SAFETY: lets another thread run.
-    open_pages_taking(uffd, pages, || unsafe {
+    open_pages_taking(uffd, pages, Opening::Whole, || unsafe {
         libc::sched_yield();
     });
 }
 
 /// The same for the monitor, which takes the events itself.
-pub(super) fn open_pages_taking(uffd: &Uffd, pages: &Range<usize>, take_events: impl Fn()) {
+pub(super) fn open_pages_taking(uffd: &Uffd, pages: &Range<usize>, how: Opening, take_events: impl Fn()) {
     OPENERS.fetch_add(1, Ordering::SeqCst);
     if !is_held(pages.start) {
-        uffd.open_pages(pages, take_events);
+        uffd.open_pages(pages, how, take_events);
     }
     OPENERS.fetch_sub(1, Ordering::SeqCst);
 }

@@ -43,7 +43,7 @@ use std::{
     time::{Duration, Instant},
 };
 use uffd::{Event, Uffd};
-pub use uffd::{PageFault, populate};
+pub use uffd::{Opening, PageFault, populate};
 use watchdog::EventInWork;
 pub use watchdog::has_let_go;
 
@@ -90,8 +90,11 @@ pub trait Judge: Send + Sync {
     /// The pages to open, if the page of this address has nothing in flight.
     fn free_around(&self, address: usize) -> Option<Range<usize>>;
 
+    /// The pages to open for reading, if reads of the page of this address collide with nothing in flight.
+    fn readable_around(&self, address: usize) -> Option<Range<usize>>;
+
     /// Those pages were opened.
-    fn opened(&self, pages: &Range<usize>);
+    fn opened(&self, pages: &Range<usize>, how: Opening);
 
     /// What is to be done about an access to a page that has something in flight.
     fn judge(&self, access: &TrappedAccess) -> Verdict;
@@ -239,8 +242,8 @@ impl Monitor {
 
     /// Opens pages. The kernel opens none before the event of a thread that unmaps something was read, and
     /// nobody else reads it. Whoever faults meanwhile is sent back, to fault again.
-    fn open_pages(&self, pages: &Range<usize>) {
-        doubled::open_pages_taking(self.uffd, pages, || {
+    fn open_pages(&self, pages: &Range<usize>, how: Opening) {
+        doubled::open_pages_taking(self.uffd, pages, how, || {
             if self.uffd.wait(Some(0)).unwrap_or(false) {
                 self.look_for_unmapping();
             }
@@ -264,15 +267,20 @@ impl Monitor {
             return self.handle_device(fault, moment);
         }
         if let Some(pages) = self.judge.free_around(fault.address) {
-            self.open_pages(&pages);
-            return self.judge.opened(&pages);
+            self.open_pages(&pages, Opening::Whole);
+            return self.judge.opened(&pages, Opening::Whole);
+        }
+        let may_protect = !fault.is_write && self.uffd.can_protect();
+        if let Some(pages) = may_protect.then(|| self.judge.readable_around(fault.address)).flatten() {
+            self.open_pages(&pages, Opening::ForReading);
+            return self.judge.opened(&pages, Opening::ForReading);
         }
         let page = fault.address / page_size() * page_size();
         let known = place::of_thread(fault.thread);
         let place = known.unwrap_or_default();
         if let Some(call) = place.system_call {
             self.handle_call(TrappedAccess { place, ..TrappedAccess::of(fault, moment) }, &call);
-            return self.open_pages(&(page..page + page_size()));
+            return self.open_pages(&(page..page + page_size()), Opening::Whole);
         }
         let (access, operands) = TrappedAccess { place, ..TrappedAccess::of(fault, moment) }.with_operands();
         let verdict = self.judged(&access);
@@ -282,7 +290,7 @@ impl Monitor {
         };
         if !(is_asked && self.ask(&access, page, verdict, happens)) {
             self.judge.happens(&access.measured(&operands, None), None, true);
-            self.open_pages(&(page..page + page_size()));
+            self.open_pages(&(page..page + page_size()), Opening::Whole);
         }
     }
 

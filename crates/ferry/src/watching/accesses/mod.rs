@@ -29,7 +29,10 @@ use ferry_backends::{
     host::ViewWatch,
     os::{
         page::page_size,
-        trap::{self, DevicePointer, Judge, Trap, TrappedAccess, Verdict, place::ThreadPlace, tell_pointers},
+        trap::{
+            self, DevicePointer, Judge, Opening, Trap, TrappedAccess, Verdict, place::ThreadPlace,
+            tell_pointers,
+        },
     },
 };
 use ferry_core::{Block, DeviceTime, Error, Fate, Home, JoinKind, Observer, Origin, Point, Seen};
@@ -316,10 +319,15 @@ impl Judge for AccessWatch {
         }
     }
 
-    fn opened(&self, pages: &Range<usize>) {
-        if let Some(mut flights) = self.flights_soon() {
-            flights.opened(pages);
-        }
+    fn readable_around(&self, address: usize) -> Option<Range<usize>> {
+        self.flights_soon()?.readable_around(address)
+    }
+
+    fn opened(&self, pages: &Range<usize>, how: Opening) {
+        let (Some(mut flights), Some(trap)) = (self.flights_soon(), self.trap.get()) else { return };
+        flights.opened(pages);
+        // With the lock: what was armed for an op since these pages were chosen is open now.
+        flights.wrongly_open(pages, how).iter().for_each(|pages| trap.arm(pages));
     }
 
     fn judge(&self, access: &TrappedAccess) -> Verdict {
