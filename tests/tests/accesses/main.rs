@@ -281,6 +281,14 @@ fn registered_memory_is_watched_while_other_threads_use_it() {
 }
 
 #[test]
+fn registered_memory_that_is_shared_is_watched_and_stays_shared() {
+    let mut seen = run("shared", false);
+    let addresses: Vec<u64> = seen.accesses.iter().map(|access| access.address % 4096).collect();
+    let Some(told) = seen.accesses("shared") else { return };
+    assert_eq!((told, addresses), (vec![("write", "source", true)], vec![17]));
+}
+
+#[test]
 fn accesses_go_on_while_another_thread_registers_and_unmaps() {
     let mut seen = run("moves", false);
     let Some(told) = seen.accesses("moves") else { return };

@@ -378,6 +378,37 @@ static void remapped(void)
     }
 }
 
+/* Memory that the program shares with its children, and registers. */
+static void shared(void)
+{
+    const size_t bytes = 65536;
+    char *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(own != MAP_FAILED);
+    memset(own, 1, bytes);
+    host = own;
+    TRY(aclrtHostRegisterV2(own, bytes, ACL_HOST_REG_PINNED));
+    up(4096, 4096);
+    pid_t child = fork();
+    if (child == 0) {
+        own[4096] = 5;
+        _exit(0);
+    }
+    int status;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    CHECK(own[4096] == 5);
+    write_byte(4096 + 17);
+    join();
+    up(0, bytes);
+    join();
+    memset(own, 4, bytes);
+    down(0, bytes);
+    join();
+    CHECK(own[4096] == 5 && own[4096 + 17] == 7 && own[0] == 1);
+    TRY(aclrtHostUnregister(own));
+    write_byte(0);
+    CHECK(own[0] == 7 && munmap(own, bytes) == 0);
+}
+
 static void others(void)
 {
     int status = 0;
@@ -434,7 +465,8 @@ static const struct {
     void (*run)(void);
 } parts[] = {
     {"plain", plain},       {"neighbours", neighbours}, {"halves", halves}, {"lists", lists},
-    {"calls", calls},       {"behind_calls", behind_calls},       {"many", many}, {"sweep", sweep}, {"reads", reads},
+    {"calls", calls},       {"behind_calls", behind_calls}, {"many", many}, {"sweep", sweep},
+    {"reads", reads},       {"shared", shared},
     {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
     {"registered", registered}, {"moves", moves}, {"device_pointer", device_pointer},
     {"remapped", remapped}, {"others", others},     {"device_handler", device_handler},

@@ -3,7 +3,8 @@
 //!
 //! Other threads may use the memory all the time. So both moves are done while its pages are not in the page
 //! table and userfaultfd is told of accesses: a thread that comes waits until the new mapping is there. Only
-//! private memory without a file is moved; stacks, files and memory of other kinds stay what they are.
+//! private memory without a file is moved. Shared memory (anonymous, /dev/shm, a memfd) is a file in memory
+//! already, and the engine gets a view of that. Stacks and files on disks stay what they are.
 
 use super::{
     step,
@@ -31,6 +32,10 @@ const NAME: &str = "ferry:registered";
 /// The engine's view of memory of the program's.
 struct EngineView {
     mapping: Mapping,
+    /// What the program's mapping is called in the kernel's list.
+    file: String,
+    /// The program's mapping is its own shared memory; nothing was moved.
+    is_shared: bool,
     /// The program has private memory again.
     is_united: bool,
 }
@@ -92,7 +97,13 @@ fn let_go(uffd: &Uffd, range: &Range<usize>) {
 /// are.
 pub(super) fn double(uffd: &Uffd, user: &Range<usize>) -> Result<usize, String> {
     let mut doubled = DOUBLED.lock().unwrap_or_else(PoisonError::into_inner);
-    is_private(user)?;
+    if let MemoryKind::Shared { file } = kind_of(user)? {
+        let mapping = Mapping::again_of(user.start, user.len(), NAME).map_err(|error| error.to_string())?;
+        mapping.advise(0, user.len(), libc::MADV_DONTFORK);
+        let at = mapping.addr();
+        doubled.insert(user.start, EngineView { mapping, file, is_shared: true, is_united: false });
+        return Ok(at);
+    }
     let engine = engine_view(user.len())?;
     uffd.register_missing(user).map_err(|why| format!("userfaultfd: {why}"))?;
     hold(user);
@@ -105,7 +116,10 @@ pub(super) fn double(uffd: &Uffd, user: &Range<usize>) -> Result<usize, String> 
     }
     engine.lock_on_fault(0, user.len());
     let at = engine.addr();
-    doubled.insert(user.start, EngineView { mapping: engine, is_united: false });
+    doubled.insert(
+        user.start,
+        EngineView { mapping: engine, file: NAME.into(), is_shared: false, is_united: false },
+    );
     Ok(at)
 }
 
@@ -142,7 +156,13 @@ fn move_to(engine: usize, user: &Range<usize>) -> bool {
 /// unmapped, or mapped anew, stays as it is.
 pub(super) fn unite(uffd: &Uffd, user: &Range<usize>) {
     let mut doubled = DOUBLED.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(engine) = doubled.get_mut(&user.start).filter(|_| is_laid(user)) else { return };
+    let is_there = |engine: &&mut EngineView| is_laid(user, &engine.file);
+    let Some(engine) = doubled.get_mut(&user.start).filter(is_there) else { return };
+    if engine.is_shared {
+        engine.is_united = true;
+        step::wait_for(user);
+        return uffd.unregister(user);
+    }
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping at an address of the system's choice.
     let own = unsafe { libc::mmap(ptr::null_mut(), user.len(), access, flags, -1, 0) };
@@ -190,6 +210,12 @@ pub(super) fn is_any() -> bool {
     DOUBLED.try_lock().is_ok_and(|doubled| !doubled.is_empty())
 }
 
+/// Whether the program's mapping there is shared memory of its own, which a forked child shares, too.
+pub(super) fn is_shared(start: usize) -> bool {
+    let doubled = DOUBLED.lock().unwrap_or_else(PoisonError::into_inner);
+    doubled.get(&start).is_some_and(|engine| engine.is_shared)
+}
+
 /// Whether the page is of the program's own memory, or may be.
 pub(super) fn may_contain(page: usize) -> bool {
     DOUBLED.try_lock().map_or(true, |doubled| {
@@ -211,15 +237,18 @@ fn gone(
 ) -> impl Iterator<Item = (usize, Range<usize>)> {
     let views = doubled.range(..range.end).filter(|(_, engine)| !engine.is_united);
     let parts = views.map(|(start, engine)| {
-        (*start, range.start.max(*start)..range.end.min(start + engine.mapping.len()))
+        (*start, range.start.max(*start)..range.end.min(start + engine.mapping.len()), &engine.file)
     });
-    parts.filter(|(_, part)| !part.is_empty() && !is_laid(&(part.start..part.start + page_size())))
+    let gone = parts.filter(|(_, part, file)| {
+        !part.is_empty() && !is_laid(&(part.start..part.start + page_size()), file)
+    });
+    gone.map(|(start, part, _)| (start, part))
 }
 
-/// Whether all of the program's addresses are still our file's.
-fn is_laid(user: &Range<usize>) -> bool {
+/// Whether all of the program's addresses are still this file's.
+fn is_laid(user: &Range<usize>, file: &str) -> bool {
     let Ok(maps) = read_to_string("/proc/self/maps") else { return true };
-    let ours = maps.lines().filter(|line| line.contains(NAME)).filter_map(range_of);
+    let ours = maps.lines().filter(|line| line.contains(file)).filter_map(range_of);
     let covered: usize =
         ours.map(|part| part.end.min(user.end).saturating_sub(part.start.max(user.start))).sum();
     covered >= user.len()
@@ -265,19 +294,43 @@ unsafe fn copy_pages(from: usize, to: usize, len: usize) {
     }
 }
 
-/// Whether a range lies in one mapping of private memory without a file.
-fn is_private(user: &Range<usize>) -> Result<(), String> {
+/// What memory of the program's is.
+#[derive(Debug, PartialEq, Eq)]
+enum MemoryKind {
+    /// Without a file.
+    Private,
+    /// A file in memory, by its device and number.
+    Shared { file: String },
+}
+
+/// The kind of memory that a range lies in, or why it cannot be mapped twice.
+fn kind_of(user: &Range<usize>) -> Result<MemoryKind, String> {
     let maps = read_to_string("/proc/self/maps").map_err(|why| format!("/proc/self/maps: {why}"))?;
     let mut all = maps.lines().filter_map(|line| Some((range_of(line)?, line)));
     let found = all.find(|(range, _)| range.contains(&user.start));
     let (range, line) = found.ok_or("it is not mapped")?;
-    let mut words = line.split_ascii_whitespace().skip(1);
-    let (rights, name) = (words.next(), words.nth(3).unwrap_or_default());
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [_, rights, _, device, inode, ref name @ ..] = words[..] else { return Err(line.to_owned()) };
+    let name = name.first().copied().unwrap_or_default();
     let is_plain = name.is_empty() || name == "[heap]" || name.starts_with("[anon:");
-    if rights != Some("rw-p") || !is_plain || user.end > range.end {
-        return Err(format!("it is not one mapping of private memory: {line}"));
+    let is_in_memory = ["/dev/zero", "/memfd:", "/dev/shm/", "/SYSV"].iter().any(|it| name.starts_with(it));
+    match rights {
+        _ if user.end > range.end => Err(format!("it is not one mapping: {line}")),
+        "rw-p" if is_plain => Ok(MemoryKind::Private),
+        "rw-s" if is_in_memory && has_small_pages(&range) => {
+            Ok(MemoryKind::Shared { file: format!(" {device} {inode} ") })
+        }
+        _ => Err(format!("it is neither private memory nor a file in memory: {line}")),
     }
-    Ok(())
+}
+
+/// Whether a mapping has pages of the usual size.
+fn has_small_pages(range: &Range<usize>) -> bool {
+    let Ok(smaps) = read_to_string("/proc/self/smaps") else { return false };
+    let mut lines = smaps.lines().skip_while(|line| range_of(line).as_ref() != Some(range));
+    let size = lines.find_map(|line| line.strip_prefix("KernelPageSize:"));
+    let kibibytes = size.and_then(|size| size.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+    kibibytes.is_some_and(|size| size << 10 == page_size())
 }
 
 fn range_of(line: &str) -> Option<Range<usize>> {
@@ -295,10 +348,22 @@ mod tests {
         let page = page_size();
         let own = vec![1_u8; 8 * page];
         let start = (own.as_ptr() as usize).next_multiple_of(page);
-        assert_eq!(is_private(&(start..start + 4 * page)), Ok(()), "memory of an allocator");
-        let code = is_private as fn(&Range<usize>) -> Result<(), String> as usize / page * page;
+        assert_eq!(kind_of(&(start..start + 4 * page)), Ok(MemoryKind::Private), "memory of an allocator");
+        let code = kind_of as fn(&Range<usize>) -> Result<MemoryKind, String> as usize / page * page;
         for other in [code, page] {
-            assert!(is_private(&(other..other + page)).is_err(), "{other:#x}");
+            assert!(kind_of(&(other..other + page)).is_err(), "{other:#x}");
         }
+    }
+
+    #[test]
+    fn shared_memory_is_a_file_by_its_number() {
+        let (memory, _) = Mapping::shared("ferry:test", 4 * page_size()).expect("memory");
+        assert!(memory.open(0, 4 * page_size()));
+        let user = memory.addr()..memory.addr() + 4 * page_size();
+        let Ok(MemoryKind::Shared { file }) = kind_of(&user) else { panic!("{:?}", kind_of(&user)) };
+        assert!(is_laid(&user, &file));
+        assert!(!is_laid(&(user.start..user.end + page_size()), &file), "behind its end");
+        drop(memory);
+        assert!(!is_laid(&user, &file), "unmapped");
     }
 }

@@ -156,9 +156,14 @@ impl Trap {
         self.uffd.unregister(view);
     }
 
-    /// Maps whole pages of private memory of the program's twice, and says the engine's address of them.
+    /// Maps whole pages of the program's own memory twice, and says the engine's address of them.
     pub fn double(&self, user: &Range<usize>) -> Result<usize, String> {
         doubled::double(self.uffd, user)
+    }
+
+    /// Whether memory that was mapped twice is the program's own shared memory.
+    pub fn is_shared(&self, start: usize) -> bool {
+        doubled::is_shared(start)
     }
 
     /// Undoes `double` for the program; the engine's view stays until the backend forgets it.

@@ -599,7 +599,7 @@ mod tests {
         let all = USER..USER + 20 * PAGE;
         for (how, want) in [
             (Opening::Whole, vec![USER..USER + 4 * PAGE, USER + 2 * PAGE..USER + 3 * PAGE]),
-            (Opening::ForReading, vec![USER + 2 * PAGE..USER + 3 * PAGE]),
+            (Opening::ForReading, vec![Range { start: USER + 2 * PAGE, end: USER + 3 * PAGE }]),
         ] {
             assert_eq!(flights.wrongly_open(&all, how), want);
         }

@@ -116,13 +116,17 @@ impl HostWatch {
         }
     }
 
-    /// The whole pages of blocks that are mapped twice, with the engine's address of each; nothing in a
-    /// forked child.
+    /// The whole pages of blocks that are mapped twice and that a child has to itself, with the engine's
+    /// address of each; nothing in a forked child.
     fn pages(&self) -> Vec<(Range<usize>, usize)> {
         match self {
             // Not for ever: a signal handler that forks may have interrupted the holder of the lock.
             HostWatch::Trapped(watch) if watch.writer.is_here() => {
-                watch.flights_soon().map_or_else(Vec::new, |flights| flights.pages().collect())
+                let mut pages =
+                    watch.flights_soon().map_or_else(Vec::new, |it| it.pages().collect::<Vec<_>>());
+                // What a child shares with its parent stays so.
+                pages.retain(|(user, _)| watch.trap.get().is_none_or(|trap| !trap.is_shared(user.start)));
+                pages
             }
             HostWatch::Compared(watch) => watch.pages(),
             HostWatch::Trapped(_) => Vec::new(),
