@@ -31,6 +31,7 @@ use ferry_watch::{
 };
 use std::{
     cell::RefCell,
+    collections::HashMap,
     env,
     fs::OpenOptions,
     sync::{
@@ -130,7 +131,7 @@ struct EngineWatcher {
     start: Sample,
     contents: ContentReader,
     /// The device of each stream.
-    devices: Mutex<Vec<u32>>,
+    devices: Mutex<HashMap<u64, u32>>,
 }
 
 impl EngineWatcher {
@@ -168,7 +169,7 @@ impl EngineWatcher {
 
     fn device_of(&self, stream: u64) -> u32 {
         let devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
-        devices.get(stream as usize).copied().unwrap_or_default()
+        devices.get(&stream).copied().unwrap_or_default()
     }
 }
 
@@ -193,19 +194,14 @@ impl Observer for EngineWatcher {
     }
 
     fn stream_made(&self, stream: u64, device: u32) {
-        let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = stream as usize;
-        if devices.len() <= index {
-            devices.resize(index + 1, 0);
-        }
-        devices[index] = device;
-        drop(devices);
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner).insert(stream, device);
         let stream = self.stream(stream);
         let made = StreamMade { time: ticks(), stream, device, ..StreamMade::default() };
         self.writer.write(&Fact::StreamMade(made));
     }
 
     fn stream_gone(&self, stream: u64) {
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream);
         self.writer.write(&Fact::StreamGone { time: ticks(), stream: self.stream(stream) });
     }
 
