@@ -12,7 +12,7 @@ use ferry_abi::{Library, Result, call};
 use crate::route::{D2H, H2D};
 use crate::sampling::Contender;
 use crate::shape::{self, Shape};
-use crate::work::HostUse;
+use crate::work::BufferUse;
 
 /// Copies in a sample.
 const COPIES: usize = 64;
@@ -20,12 +20,12 @@ const COPIES: usize = 64;
 const ADDITIONS: u64 = 20_000_000;
 
 /// Ferry alone.
-pub fn contenders(session: &Session, using: HostUse, len: usize) -> Result<Vec<Box<dyn Contender>>> {
+pub fn contenders(session: &Session, using: BufferUse, len: usize) -> Result<Vec<Box<dyn Contender>>> {
     let (library, stream) = (session.library, session.stream()?);
     let blocks = [Home::Locked, Home::Device].map(|home| Block::new(library, home, len));
     let [host, device] = blocks;
     let user = BufferUser { library, stream, host: host?, device: device?, using, value: 1 };
-    shape::write_source(if using == HostUse::Read { &user.device } else { &user.host })?;
+    shape::write_source(if using == BufferUse::Read { &user.device } else { &user.host })?;
     Ok(vec![Box::new(user)])
 }
 
@@ -35,7 +35,7 @@ struct BufferUser {
     stream: Stream,
     host: Block,
     device: Block,
-    using: HostUse,
+    using: BufferUse,
     /// What is written next.
     value: u64,
 }
@@ -44,8 +44,8 @@ impl BufferUser {
     fn copy(&self) -> Result<()> {
         let (host, device, len) = (self.host.all().at(), self.device.all().at(), self.host.len());
         let (dst, src, kind) = match self.using {
-            HostUse::Read => (host, device, D2H.kind),
-            HostUse::Write | HostUse::Compute => (device, host, H2D.kind),
+            BufferUse::Read => (host, device, D2H.kind),
+            BufferUse::Write | BufferUse::Compute => (device, host, H2D.kind),
         };
         // SAFETY: both blocks live as long as this, and the wait follows at once.
         unsafe { call!(self.library, aclrtMemcpyAsync(dst, len, src, len, kind, self.stream.handle())) }?;
@@ -57,9 +57,9 @@ impl BufferUser {
         // SAFETY: the block is page-locked memory of this length, and nothing is in flight.
         let bytes = unsafe { std::slice::from_raw_parts_mut(at, len) };
         match self.using {
-            HostUse::Write => bytes.fill(self.value as u8),
-            HostUse::Read => drop(black_box(bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>())),
-            HostUse::Compute => {}
+            BufferUse::Write => bytes.fill(self.value as u8),
+            BufferUse::Read => drop(black_box(bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>())),
+            BufferUse::Compute => {}
         }
         self.value += 1;
     }
@@ -72,7 +72,7 @@ impl Contender for BufferUser {
 
     fn sample(&mut self) -> Result<Duration> {
         let begin = Instant::now();
-        if self.using == HostUse::Compute {
+        if self.using == BufferUse::Compute {
             black_box((0..ADDITIONS).fold(self.value, |sum, next| black_box(sum.wrapping_add(next))));
             return Ok(begin.elapsed());
         }
@@ -88,7 +88,7 @@ impl Contender for BufferUser {
     }
 
     fn check(&mut self) -> Result<usize> {
-        if self.using != HostUse::Read {
+        if self.using != BufferUse::Read {
             return Ok(0);
         }
         Shape::line(self.host.len()).check(self.name(), &self.host)

@@ -25,14 +25,14 @@ pub enum Workload {
     /// The latency of a small copy beside `count` of something.
     Growth { growth: Growth, count: usize },
     /// A copy of `len` bytes and what a program does with them after each; or computing alone.
-    Used { using: HostUse, len: usize },
+    Used { using: BufferUse, len: usize },
     /// The copies of a recording that have this index, or the pieces of its batches and rows.
     Recorded { route: Route, are_pieces: bool, index: usize },
 }
 
 /// What a program does besides copying.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum HostUse {
+pub enum BufferUse {
     /// It writes the source after each synchronise.
     Write,
     /// It reads the destination after each synchronise.
@@ -194,7 +194,7 @@ impl Workload {
             Workload::Alignment { route, .. } => Workload::Alignment { route, len: bytes(size)? },
             Workload::Call { call, .. } => Workload::Call { call, len: bytes(size)? },
             Workload::Growth { growth, .. } => Workload::Growth { growth, count: number(size)? },
-            Workload::Used { using: HostUse::Compute, .. } | Workload::Recorded { .. } => return None,
+            Workload::Used { using: BufferUse::Compute, .. } | Workload::Recorded { .. } => return None,
             Workload::Used { using, .. } => Workload::Used { using, len: bytes(size)? },
         })
     }
@@ -243,11 +243,11 @@ impl Workload {
                 CallCost::Event => "a small copy, an event after it, and waiting for the event".to_owned(),
             },
             Workload::Used { using, .. } => match using {
-                HostUse::Write => {
+                BufferUse::Write => {
                     "a copy to the device and synchronise, then all of the source is written".into()
                 }
-                HostUse::Read => "a copy from the device and synchronise, then all of it is read".into(),
-                HostUse::Compute => "20 million additions, and no copy".into(),
+                BufferUse::Read => "a copy from the device and synchronise, then all of it is read".into(),
+                BufferUse::Compute => "20 million additions, and no copy".into(),
             },
             Workload::Growth { growth, .. } => match growth {
                 Growth::Streams => {
