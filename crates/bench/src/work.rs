@@ -24,8 +24,21 @@ pub enum Workload {
     Call { call: CallCost, len: usize },
     /// The latency of a small copy beside `count` of something.
     Growth { growth: Growth, count: usize },
+    /// A copy of `len` bytes and what a program does with them after each; or computing alone.
+    Used { using: BufferUse, len: usize },
     /// The copies of a recording that have this index, or the pieces of its batches and rows.
     Recorded { route: Route, are_pieces: bool, index: usize },
+}
+
+/// What a program does besides copying.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum BufferUse {
+    /// It writes the source after each synchronise.
+    Write,
+    /// It reads the destination after each synchronise.
+    Read,
+    /// It computes, and does not copy.
+    Compute,
 }
 
 /// Which latency of a small copy is measured.
@@ -145,7 +158,8 @@ impl Workload {
 
     /// Whether the latency of a call is measured, and not throughput.
     pub fn is_about_calls(&self) -> bool {
-        matches!(self, Workload::Call { .. } | Workload::Loop { calls: true, .. })
+        let is_used = matches!(self, Workload::Used { .. });
+        is_used || matches!(self, Workload::Call { .. } | Workload::Loop { calls: true, .. })
     }
 
     /// This workload with the size that the last part of a name spells.
@@ -180,7 +194,8 @@ impl Workload {
             Workload::Alignment { route, .. } => Workload::Alignment { route, len: bytes(size)? },
             Workload::Call { call, .. } => Workload::Call { call, len: bytes(size)? },
             Workload::Growth { growth, .. } => Workload::Growth { growth, count: number(size)? },
-            Workload::Recorded { .. } => return None,
+            Workload::Used { using: BufferUse::Compute, .. } | Workload::Recorded { .. } => return None,
+            Workload::Used { using, .. } => Workload::Used { using, len: bytes(size)? },
         })
     }
 
@@ -226,6 +241,13 @@ impl Workload {
                 CallCost::RoundTrip => "a small page-locked copy and synchronise, in a loop".to_owned(),
                 CallCost::AfterQuiet => "the same, once, after 10 ms in which nothing happened".to_owned(),
                 CallCost::Event => "a small copy, an event after it, and waiting for the event".to_owned(),
+            },
+            Workload::Used { using, .. } => match using {
+                BufferUse::Write => {
+                    "a copy to the device and synchronise, then all of the source is written".into()
+                }
+                BufferUse::Read => "a copy from the device and synchronise, then all of it is read".into(),
+                BufferUse::Compute => "20 million additions, and no copy".into(),
             },
             Workload::Growth { growth, .. } => match growth {
                 Growth::Streams => {

@@ -19,6 +19,8 @@ mod command;
 mod judge;
 mod report;
 mod run;
+#[path = "../command/standin.rs"]
+mod standin;
 mod twin;
 
 /// What the default run takes: each id, and what is seen in different ways.
@@ -118,6 +120,12 @@ fn every_access_that_leaves_something_behind_is_found_without_privileges() {
 #[ignore = "the deep step `check` runs it"]
 fn every_bug_is_reported_at_its_lines_and_every_fix_is_silent() {
     check_all(&twins(), Sight::of_this_user());
+}
+
+#[test]
+#[ignore = "the deep step `check` runs it"]
+fn every_bug_that_facts_tell_of_is_reported_on_cuda() {
+    check_all(&twins(), Sight::Facts);
 }
 
 #[test]

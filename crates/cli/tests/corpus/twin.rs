@@ -75,6 +75,11 @@ impl Twin {
         ["FERRY-HOST-READ", "FERRY-HOST-WRITE"].contains(&self.id.as_str())
     }
 
+    /// Whether no fact tells of the mistake: the CPU must be seen to make it.
+    pub fn needs_sight(&self) -> bool {
+        self.is_access() || self.id == "FERRY-DEVICE-POINTER"
+    }
+
     /// Leaks do not change the exit code, nor do captures that only `--capture-lint` finds fault with.
     pub fn severity(&self) -> &'static str {
         let is_linted = self.options.iter().any(|option| option == "--capture-lint");

@@ -52,6 +52,12 @@ impl FreedMemory {
 pub struct LateFrees(Vec<FreedMemory>);
 
 impl LateFrees {
+    /// How many are kept.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Some memory was freed; `is_all_known` if every op that was submitted before is.
     pub fn add(&mut self, freed: FreedMemory, is_all_known: bool) {
         if is_all_known || self.0.len() >= KEPT_FREES {

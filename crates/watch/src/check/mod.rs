@@ -13,6 +13,7 @@
 mod accesses;
 mod call_order;
 mod captures;
+mod ended;
 pub mod finding;
 mod frees;
 pub mod joins;

@@ -4,7 +4,7 @@
 //! find becomes a [`RawFinding`], with call sites in place of names.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
 use super::CheckNames;
@@ -14,7 +14,7 @@ use super::finding::{FindingId, FindingSeverity};
 use super::frees::{FreedMemory, LateFrees};
 use super::memory::{ForgottenBlock, OwnedMemory};
 use super::op::{CheckedOp, OpKind};
-use super::order::{OpOrder, OrderedOp, is_joined};
+use super::order::{OpOrder, OrderedOp};
 use super::races::{OpRaces, Race};
 use super::raw::{RawFinding, RawPlace, RawWork};
 use super::recent::RecentOps;
@@ -30,6 +30,10 @@ const KEPT_IN_FLIGHT: usize = 1 << 20;
 /// `ACL_ERROR_RT_PARAM_INVALID`: how calls answer that are given an unknown address.
 const INVALID_PARAMETER: i32 = 107_000;
 
+/// Accesses that are kept until their ops are told.
+const KEPT_EARLY: usize = 1 << 12;
+/// Tasks of graphs whose captures are kept.
+const KEPT_TASKS: usize = 1 << 14;
 /// Refused calls whose addresses are kept.
 const KEPT_REFUSED: usize = 1 << 8;
 /// Failed work that no synchronisation has told of.
@@ -51,11 +55,12 @@ pub struct ProcessCheck {
     written: WrittenBytes,
     captures: Captures,
     late_frees: LateFrees,
-    purposes: HashMap<u32, StreamPurpose>,
+    /// The streams of synchronous calls.
+    synchronous: HashSet<u32>,
     /// Ops that touch memory and that the host has not joined, by stream and ticket.
     in_flight: HashMap<u32, BTreeMap<u64, Rc<CheckedOp>>>,
-    /// The calls that captured the tasks of graphs.
-    captured: HashMap<TaskId, CallSite>,
+    /// The calls that captured the tasks of graphs; of many, those of the newest.
+    captured: BTreeMap<TaskId, CallSite>,
     /// Accesses of the CPU to ops whose submission was not told yet.
     early_accesses: Vec<HostAccess>,
     /// Bytes that the CPU touched, of ops whose submission was not told yet.
@@ -79,6 +84,24 @@ pub struct ProcessCheck {
 }
 
 impl ProcessCheck {
+    /// How much is kept.
+    #[cfg(test)]
+    pub fn kept(&self) -> usize {
+        let noted = [
+            self.in_flight.values().map(BTreeMap::len).sum(),
+            self.in_flight.len(),
+            self.synchronous.len(),
+            self.captured.len(),
+            self.early_accesses.len() + self.early_touches.len(),
+            self.recent.len() + self.recent_calls.len(),
+            self.failed_calls.len() + self.refused.len(),
+            self.lent.len() + self.shared.len(),
+            self.late_frees.len(),
+        ];
+        let parts = [self.order.kept(), self.races.len(), self.memory.len(), self.written.len()];
+        noted.iter().chain(&parts).sum()
+    }
+
     /// One fact more, in the order of calls; `resolved` is what a late-bound copy copies. What is wrong goes
     /// to `found`.
     pub fn take(
@@ -120,8 +143,13 @@ impl ProcessCheck {
     ) {
         match fact {
             Fact::Started(started) => self.is_host_backend = started.backend == "host",
-            Fact::StreamMade(made) => drop(self.purposes.insert(made.stream, made.purpose)),
-            Fact::StreamGone { stream, .. } => self.order.forget(*stream),
+            Fact::StreamMade(made) if made.purpose == StreamPurpose::Synchronous => {
+                self.synchronous.insert(made.stream);
+            }
+            Fact::StreamGone { stream, .. } => {
+                self.synchronous.remove(stream);
+                self.order.forget(*stream);
+            }
             Fact::Known { site, block, .. } => {
                 self.memory.know(*block, *site);
                 // The host backend has bytes elsewhere than the program's addresses, unless host and device
@@ -137,6 +165,7 @@ impl ProcessCheck {
                 if let Some(known) = names.blocks.named(names.process, *base) {
                     let (start, end) = (known.block.at, known.block.at + known.block.len);
                     self.written.write(start, end);
+                    self.lent.retain(|lent| (lent.start, lent.key) != (start, *key));
                     self.lent.push(LentRange { start, end, key: *key });
                 }
             }
@@ -150,8 +179,20 @@ impl ProcessCheck {
                 self.failed(names, source, (*time, *site, *code), message, found);
             }
             Fact::CaptureBegun { site, graph, .. } => self.captures.begin(*graph, source.thread, *site),
-            Fact::CaptureEnded { site, graph, .. } => self.captures.end(*graph, *site),
-            Fact::Captured(task) => drop(self.captured.insert(task.task, task.site)),
+            Fact::CaptureEnded { site, graph, is_graph, .. } => {
+                self.captures.end(*graph, *site);
+                if !is_graph {
+                    self.captured.retain(|task, _| task.graph != *graph);
+                }
+            }
+            Fact::Captured(task) => {
+                self.captured.insert(task.task, task.site);
+                // The tasks of one graph are kept however many there are.
+                let is_other = |oldest: &TaskId| oldest.graph != task.task.graph;
+                if self.captured.len() > KEPT_TASKS && self.captured.keys().next().is_some_and(is_other) {
+                    self.captured.pop_first();
+                }
+            }
             Fact::Access(access) => self.accessed(access, found),
             Fact::Touched(touched) => self.touched(touched, found),
             Fact::DevicePointer { time, thread, address, is_write, stack } => {
@@ -197,7 +238,7 @@ impl ProcessCheck {
         let Some(kind) = OpKind::of(&work) else { return };
         let pieces = accesses::pieces(&work, resolved);
         let bytes = if work.bytes() > 0 { work.bytes() } else { pieces.iter().map(|piece| piece.len).sum() };
-        let is_joined = is_joined(self.order.joined(), point);
+        let is_joined = self.order.joined().has(point);
         // Told late: whoever joined it may have done so before anything that is still to come.
         let joined_by = Cell::new(is_joined.then_some(0));
         let op = Rc::new(CheckedOp {
@@ -258,8 +299,11 @@ impl ProcessCheck {
         self.recent.insert(point, op.clone());
         let ops = self.in_flight.entry(point.stream).or_default();
         ops.insert(point.ticket, op.clone());
-        if ops.len() > KEPT_IN_FLIGHT {
-            ops.pop_first();
+        // Who never joins anything is told of his newest ops.
+        if ops.len() > KEPT_IN_FLIGHT
+            && let Some((_, oldest)) = ops.pop_first()
+        {
+            oldest.joined_by.set(Some(self.order.view().join));
         }
         let early: Vec<HostAccess> =
             self.early_accesses.extract_if(.., |access| access.point == point).collect();
@@ -297,14 +341,16 @@ impl ProcessCheck {
     fn accessed(&mut self, access: &HostAccess, found: &mut Vec<RawFinding>) {
         match self.op_at(access.point) {
             Some(op) => found.extend(host_access(access, &op)),
-            None => self.early_accesses.push(*access),
+            None if self.early_accesses.len() < KEPT_EARLY => self.early_accesses.push(*access),
+            None => found.push(unknown_work(access)),
         }
     }
 
     fn touched(&mut self, touched: &TouchedBytes, found: &mut Vec<RawFinding>) {
         match self.op_at(touched.point) {
             Some(op) => found.push(host_touch(touched, Some(&op))),
-            None => self.early_touches.push(*touched),
+            None if self.early_touches.len() < KEPT_EARLY => self.early_touches.push(*touched),
+            None => found.push(host_touch(touched, None)),
         }
     }
 
@@ -325,13 +371,16 @@ impl ProcessCheck {
                 found.push(after_free(names, (time, site), address, freed));
             }
         }
+        let (at, len) = (owned.block.at, owned.block.len);
+        self.lent.retain(|lent| lent.start != at);
+        if owned.block.origin == Origin::Allocated {
+            self.written.write(at, at + len);
+        }
         // No function allocates and frees for the program: what it frees it has allocated for its own work.
         // Without a call the memory is freed by its Rust owner, which keeps it until no op uses it.
         if site.function == owned.site.function || site.function == 0 {
             return;
         }
-        let (at, len) = (owned.block.at, owned.block.len);
-        self.lent.retain(|lent| lent.start != at);
         let freed = FreedMemory { time, site, owned };
         found.extend(freed.found(self.races.in_flight(at, at + len)));
         self.late_frees.add(freed, self.order.is_all_known());
@@ -424,7 +473,7 @@ impl ProcessCheck {
     }
 
     fn is_synchronous(&self, op: &CheckedOp) -> bool {
-        self.purposes.get(&op.point.stream) == Some(&StreamPurpose::Synchronous)
+        self.synchronous.contains(&op.point.stream)
     }
 
     /// The call that captured a task.

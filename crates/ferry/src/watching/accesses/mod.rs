@@ -450,6 +450,12 @@ impl Observer for EngineFlights {
         }
     }
 
+    fn stream_gone(&self, stream: u64) {
+        if let Some(mut flights) = self.flights() {
+            flights.joins().gone(self.streams.point(Point { stream, ticket: 0 }).stream);
+        }
+    }
+
     fn bound(&self, gate: u64, to: Option<Point>) {
         if let Some(mut flights) = self.flights() {
             flights.joins().bound(gate, to.map(|point| self.streams.point(point)));
