@@ -130,6 +130,9 @@ pub trait Judge: Send + Sync {
 
     /// The program has unmapped registered memory that is mapped twice.
     fn unmapped(&self, range: Range<usize>);
+
+    /// The program has closed the watch's descriptor: no access is seen any more.
+    fn closed(&self);
 }
 
 /// The watch over views of this process.
@@ -223,7 +226,7 @@ impl Monitor {
                 Ok((_, None)) => {}
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 // The program has closed the descriptor: nothing can be armed any more, and nobody waits.
-                Err(_) => return,
+                Err(_) => return self.judge.closed(),
             }
         }
     }

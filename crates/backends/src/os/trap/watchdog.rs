@@ -154,6 +154,8 @@ mod tests {
         fn unmapping(&self, _: i32, _: ThreadPlace, _: Range<usize>) {}
 
         fn unmapped(&self, _: Range<usize>) {}
+
+        fn closed(&self) {}
     }
 
     #[test]

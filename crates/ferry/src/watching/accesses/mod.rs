@@ -391,6 +391,12 @@ impl Judge for AccessWatch {
             flights.unmapped(&range);
         }
     }
+
+    fn closed(&self) {
+        let reason = "accesses of the CPU after the program had closed all descriptors, those of the checker \
+                      among them (close them before aclInit, or leave those that the program did not open)";
+        self.writer.write(&Fact::Unseen { reason: reason.into() });
+    }
 }
 
 /// Keeps what an engine has in flight.
@@ -410,12 +416,15 @@ impl EngineFlights {
 
 impl Observer for EngineFlights {
     fn known(&self, block: &Block) {
-        if block.home == Home::Host
-            && block.base != block.at
-            && let Some(mut flights) = self.flights()
-        {
-            flights.known(block.base..block.base + block.len, block.at);
+        let user = block.base..block.base + block.len;
+        if block.home != Home::Host || block.base == block.at || !self.accesses.writer.is_here() {
+            return;
         }
+        // Physical memory has a view of its own for each place where it is mapped.
+        if block.origin == Origin::Mapped {
+            self.accesses.viewed(user.clone(), block.at);
+        }
+        self.accesses.flights().known(user, block.at);
     }
 
     fn forgotten(&self, block: &Block) {
@@ -426,6 +435,10 @@ impl Observer for EngineFlights {
             self.accesses.unregistered(block);
         } else if let Some(mut flights) = self.flights() {
             flights.forgotten(block.base);
+            drop(flights);
+            if block.origin == Origin::Mapped {
+                self.accesses.gone(block.base..block.base + block.len);
+            }
         }
     }
 
