@@ -27,10 +27,11 @@ mod shared;
 mod written;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::blocks::BlockMap;
 use crate::fact::{CallSite, Fact, FactReader, FactSource, Piece, Work};
-use crate::symbols::Symbols;
+use crate::symbols::{CodePlace, Symbols};
 use call_order::CallOrders;
 pub use finding::{CheckFinding, FindingId, FindingSeverity, FoundWork, StackFrame, TimelineSpot};
 use process::ProcessCheck;
@@ -306,16 +307,17 @@ impl Checker {
     }
 
     fn frames(&mut self, process: u32, addresses: &[u64]) -> Vec<StackFrame> {
-        let frame = |address: &u64| {
-            let place = self.symbols.place(process, *address);
-            StackFrame {
-                function: place.function.clone(),
-                file: place.file.clone(),
-                line: place.line,
-                position: place.position(),
-            }
+        let frame = |place: &Arc<CodePlace>| StackFrame {
+            function: place.function.clone(),
+            file: place.file.clone(),
+            line: place.line,
+            position: place.position(),
         };
-        addresses.iter().filter(|address| **address != 0).map(frame).collect()
+        let mut frames = Vec::new();
+        for address in addresses.iter().filter(|address| **address != 0) {
+            frames.extend(self.symbols.places(process, *address).iter().map(frame));
+        }
+        frames
     }
 }
 

@@ -36,7 +36,7 @@ fn finding(traced: &TracedFinding, start: Nanos) -> String {
 /// The call that a finding collides with, and where its work is.
 fn work_of(finding: &CheckFinding, traced: &TracedSpot) -> String {
     let Some(work) = &finding.work else { return null() };
-    let place = work.stack.iter().find(|frame| frame.line.is_some()).or(work.stack.first());
+    let place = StackFrame::place(&work.stack);
     let told = [
         ("name", json_string(&work.call)),
         ("place", place.map_or(null(), |frame| json_string(&frame.position))),
