@@ -22,10 +22,12 @@ mod run;
 mod twin;
 
 /// What the default run takes: each id, and what is seen in different ways.
-const SELECTION: [&str; 23] = [
+const SELECTION: [&str; 25] = [
     "read_result.c",
     "result_to_file.c",
     "write_after_upload.c",
+    "inlined_copy.cc",
+    "inlined_header.c",
     "neighbour_field.c",
     "header_cleared.c",
     "matrix_columns.c",
