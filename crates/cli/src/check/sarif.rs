@@ -41,7 +41,7 @@ fn result(finding: &CheckFinding, seen: &mut SeenLines) -> Value {
     let mut result = json!({
         "ruleId": finding.id.name(),
         "level": finding.severity.name(),
-        "message": { "text": format!("{} {}", finding.message, finding.id.remedy()) },
+        "message": { "text": format!("{} {}", finding.message, finding.remedy) },
         "locations": finding.place().map(location).into_iter().collect::<Vec<_>>(),
         "partialFingerprints": { "primaryLocationLineHash": fingerprint(finding, seen) },
         "occurrenceCount": finding.count,

@@ -35,7 +35,7 @@ pub fn finding(finding: &CheckFinding, terminal: &Terminal) -> Vec<String> {
     if let Some((start, len)) = finding.bytes.filter(|(_, len)| *len > 1) {
         lines.push(format!("  bytes {start:#x} to {:#x}", start + len - 1));
     }
-    lines.push(format!("  {}", finding.id.remedy()));
+    lines.push(format!("  {}", finding.remedy));
     lines.push(String::new());
     lines
 }

@@ -39,6 +39,8 @@ pub struct Twin {
     pub options: Vec<String>,
     /// Flags of the compiler, for both twins.
     pub flags: Vec<String>,
+    /// What the message of the finding, or its remedy, has in it.
+    pub says: String,
     /// What the buggy twin exits with where nobody checks it; 128 and the number of the signal that ends it.
     pub exit: i32,
     /// Whether the access leaves nothing behind that can be seen without a privileged userfaultfd.
@@ -65,6 +67,7 @@ impl Twin {
             work: marked(text, "WORK")?,
             options: words("OPTIONS"),
             flags: words("FLAGS"),
+            says: field(text, "SAYS").unwrap_or_default().to_owned(),
             exit: exit.map_err(|error| format!("EXIT: {error}"))?,
             needs_userfaultfd: field(text, "NEEDS") == Some("userfaultfd"),
         })

@@ -96,7 +96,7 @@ impl FindingId {
         }
     }
 
-    /// What to change, in one sentence.
+    /// What to change, in one sentence, if nothing more is known.
     pub fn remedy(self) -> &'static str {
         match self {
             FindingId::HostRead => {
@@ -126,9 +126,7 @@ impl FindingId {
                 "Copy the bytes to host memory first: the CPU cannot reach device memory."
             }
             FindingId::Lost => "Synchronise with the stream before it is destroyed or the program ends.",
-            FindingId::Capture => {
-                "Move the call out of the capture, or let the capture use the relaxed mode."
-            }
+            FindingId::Capture => "Move the call out of the capture.",
         }
     }
 
@@ -226,6 +224,8 @@ pub struct CheckFinding {
     pub severity: FindingSeverity,
     /// What happened, in a sentence or two.
     pub message: String,
+    /// What to change, in one sentence.
+    pub remedy: &'static str,
     /// The bytes in question, as the program calls them: the first, and how many.
     pub bytes: Option<(u64, u64)>,
     /// The process.

@@ -287,6 +287,7 @@ impl Checker {
             id: raw.id,
             severity: raw.severity,
             message,
+            remedy: raw.remedy,
             bytes: raw.bytes,
             pid: process,
             time: raw.time,

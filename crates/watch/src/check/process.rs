@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::CheckNames;
 use super::accesses::{self, ByteAccess, Clash};
-use super::captures::Captures;
+use super::captures::{self, Captures};
 use super::finding::{FindingId, FindingSeverity};
 use super::frees::{FreedMemory, LateFrees};
 use super::memory::{ForgottenBlock, OwnedMemory};
@@ -181,9 +181,9 @@ impl ProcessCheck {
         if names.options.leaks {
             let leaks = self.memory.leaks();
             found.extend(leaks.iter().map(|leak| {
-                let message = format!("{} bytes were allocated and never freed.", leak.block.len);
+                let message = format!("{} bytes were allocated and never freed.", leak.block.asked());
                 let mut raw = RawFinding::new(FindingId::Leak, 0, RawPlace::Call(leak.site), message);
-                raw.bytes = Some((leak.block.base, leak.block.len));
+                raw.bytes = Some((leak.block.base, leak.block.asked()));
                 raw.allocation = Some(leak.site);
                 raw
             }));
@@ -378,6 +378,7 @@ impl ProcessCheck {
             let access = RawPlace::Call(site);
             let mut raw = RawFinding::new(FindingId::Capture, time, access, message.to_owned());
             raw.work = Some(RawWork { site: begun, op: None, process: None });
+            raw.remedy = captures::remedy(code);
             return found.push(raw);
         }
         let name = names.symbols.function(names.process, site.function).unwrap_or_default();
@@ -418,6 +419,7 @@ impl ProcessCheck {
         );
         let mut raw = RawFinding::new(FindingId::Capture, op.time, RawPlace::Call(op.site), message);
         raw.severity = FindingSeverity::Warning;
+        raw.remedy = captures::LINT_REMEDY;
         raw.op = Some(op.point);
         raw.work = Some(RawWork { site: begun.site, op: None, process: None });
         found.push(raw);
@@ -442,7 +444,7 @@ fn place(names: &CheckNames, raw: &mut RawFinding, (start, end): (u64, u64)) -> 
             raw.allocation = Some(place.block.site);
             (
                 place.address(),
-                format!(" ({} bytes into an allocation of {})", place.offset, place.block.block.len),
+                format!(" ({} bytes into an allocation of {})", place.offset, place.block.block.asked()),
             )
         }
     };
@@ -614,11 +616,12 @@ fn after_free(
     let message = format!(
         "{name} {verb} {address:#x}, {} bytes into an allocation of {} that was freed before.",
         address - block.base,
-        block.len
+        block.asked()
     );
     let mut raw = RawFinding::new(id, time, RawPlace::Call(site), message);
     raw.work = Some(RawWork { site: freed.freed, op: None, process: None });
-    raw.bytes = Some((address, block.base + block.len - address));
+    let end = (block.base + block.asked()).max(address + 1);
+    raw.bytes = Some((address, end - address));
     raw.allocation = Some(freed.owned.site);
     raw
 }

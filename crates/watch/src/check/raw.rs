@@ -63,6 +63,8 @@ pub struct RawFinding {
     pub allocation: Option<CallSite>,
     /// What happened.
     pub message: String,
+    /// What to change.
+    pub remedy: &'static str,
     /// Whether the work has a finding already: then only its repetition counts.
     pub is_repeated: bool,
 }
@@ -82,6 +84,7 @@ impl RawFinding {
             is_program_address: false,
             allocation: None,
             message,
+            remedy: id.remedy(),
             is_repeated: false,
         }
     }

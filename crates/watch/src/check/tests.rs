@@ -35,6 +35,18 @@ fn what_another_run_does_wrong_as_well_is_counted_at_its_own_finding() {
 }
 
 #[test]
+fn messages_name_the_bytes_that_the_program_asked_for() {
+    let mut checker = Checker::new(CheckOptions { leaks: true, ..CheckOptions::default() });
+    let mut made = MadeFacts::new(7);
+    made.block(Block { base: 0x1000, len: 4128, padding: 38, ..Block::default() });
+    made.feed(&mut checker);
+    checker.finish(|_| false);
+    let finding = &checker.findings()[0];
+    assert_eq!(finding.bytes, Some((0x1000, 4090)));
+    assert!(finding.message.starts_with("4090 bytes"), "{}", finding.message);
+}
+
+#[test]
 fn a_process_that_becomes_another_program_has_other_stacks_with_the_same_numbers() {
     let mut checker = Checker::new(CheckOptions::default());
     for line in [10, 20] {
@@ -49,7 +61,7 @@ fn a_copy_of_unwritten_bytes_is_in_flight_as_any_other() {
     let (mut checker, mut made) = (Checker::new(CheckOptions::default()), MadeFacts::new(7));
     made.stream(1, 0);
     let (device, origin) = (Some(0), Origin::Allocated);
-    made.block(Block { base: 0x5000, at: 0x9000, len: 64, device, origin });
+    made.block(Block { base: 0x5000, at: 0x9000, len: 64, padding: 0, device, origin });
     let point = made.copy(7, 1, TO_HOST, Piece { dst: 0x1000, src: 0x9000, len: 64 });
     let (time, address) = (made.wait(500).now, 0x1008);
     let access = HostAccess { time, point, address, is_destination: true, ..HostAccess::default() };
@@ -64,7 +76,14 @@ fn two_blocks() -> MadeFacts {
     let mut made = MadeFacts::new(7);
     (1..=4).for_each(|stream| made.stream(stream, 0));
     for base in [0x1000, 0x2000] {
-        made.block(Block { base, at: base, len: 0x1000, device: None, origin: Origin::Allocated });
+        made.block(Block {
+            base,
+            at: base,
+            len: 0x1000,
+            padding: 0,
+            device: None,
+            origin: Origin::Allocated,
+        });
     }
     made
 }

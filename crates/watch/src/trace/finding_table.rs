@@ -21,7 +21,7 @@ fn finding(traced: &TracedFinding, start: Nanos) -> String {
         ("title", json_string(finding.id.title())),
         ("severity", json_string(finding.severity.name())),
         ("message", json_string(&finding.message)),
-        ("remedy", json_string(finding.id.remedy())),
+        ("remedy", json_string(finding.remedy)),
         ("address", address.map_or(null(), |address| json_string(&format!("{address:#x}")))),
         ("bytes", number(len)),
         ("process", finding.pid.to_string()),
