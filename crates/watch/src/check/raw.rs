@@ -65,6 +65,8 @@ pub struct RawFinding {
     pub message: String,
     /// What to change.
     pub remedy: &'static str,
+    /// The call that dropped the work.
+    pub dropped_by: Option<CallSite>,
     /// Whether the work has a finding already: then only its repetition counts.
     pub is_repeated: bool,
 }
@@ -85,6 +87,7 @@ impl RawFinding {
             allocation: None,
             message,
             remedy: id.remedy(),
+            dropped_by: None,
             is_repeated: false,
         }
     }
