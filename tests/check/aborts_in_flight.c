@@ -1,5 +1,5 @@
-/* CHECK: FERRY-LOST: a program that cannot go on calls abort while a download is in flight: whatever it writes to
- * a log before that, the result is not known. */
+/* CHECK: FERRY-LOST: a program that cannot go on calls abort while a download is in flight. Nobody knows
+ * whether the result has arrived. */
 /* SAYS: A signal ended the process while a copy */
 /* EXIT: 134 */
 #include "kit.h"

@@ -1,5 +1,5 @@
-//! Symbolisation: return addresses of a watched program as function, file and line. Optimised code has several
-//! of them at one address: the function that was inlined there, and those that it was inlined into.
+//! Symbolisation: return addresses of a watched program as function, file and line. Optimised code has
+//! several of them at one address: the function that was inlined there, and those that it was inlined into.
 //!
 //! A [`Symbols`] takes the facts about what a process has mapped ([`Fact::Module`]), its interpreted lines,
 //! its stacks and the names of its functions, and answers questions about addresses afterwards. Debug
@@ -136,8 +136,8 @@ impl Symbols {
         stack.map_or(&[], Vec::as_slice)
     }
 
-    /// The places of the call that returns to `address`, which is a return address or a [`Line::ADDRESS`]: the
-    /// innermost first, then those of the functions that it was inlined into. At least one.
+    /// The places of the call that returns to `address`, which is a return address or a [`Line::ADDRESS`]:
+    /// the innermost first, then those of the functions that it was inlined into. At least one.
     pub fn places(&mut self, process: u32, address: u64) -> Arc<[Arc<CodePlace>]> {
         if let Some(known) = self.answers.get(&(process, address)) {
             return known.clone();

@@ -64,8 +64,8 @@ impl Signals {
         }
     }
 
-    /// Waits for the next signal and forwards it to `process` if it was sent to this process alone. Says which
-    /// it was, unless `process` has ended.
+    /// Waits for the next signal and forwards it to `process` if it was sent to this process alone. Says
+    /// which it was, unless `process` has ended.
     pub fn pass_next_to(&self, process: u32) -> Option<i32> {
         let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
         // SAFETY: `ours` is an initialised set and `info` has room for the answer.

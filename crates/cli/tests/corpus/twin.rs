@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn heads_and_marks_are_read() {
-        let text = "/* CHECK: FERRY-LEAK: a. */\n/* OPTIONS: --leaks -v */\n/* EXIT: 139 */\nf(); /* ACCESS */\n\
-             /* FLAGS: -O2 -g1 */\n";
+        let text = "/* CHECK: FERRY-LEAK: a. */\n/* OPTIONS: --leaks -v */\n/* EXIT: 139 */\n\
+                    f(); /* ACCESS */\n/* FLAGS: -O2 -g1 */\n";
         let twin = parse("a/b.c", text).expect("a twin");
         assert_eq!((twin.name(), twin.id.as_str(), twin.severity()), ("b.c", "FERRY-LEAK", "warning"));
         assert_eq!((twin.access, twin.work, twin.exit), (4, None, 139));

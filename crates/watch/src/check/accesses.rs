@@ -34,7 +34,7 @@ pub fn of(work: &Work, pieces: &[Piece]) -> Vec<ByteAccess> {
     }
     match work {
         Work::Fill { dst, len, .. } => all.push(access(*dst, *len, true)),
-        // It reads where to copy when it runs. Descriptors are written by the library, which looks after them.
+        // It reads where to copy when it runs. The library itself looks after descriptors.
         Work::Through { cells, len: 1.., .. } => {
             all.extend(cells.map(|cell| access(cell, size_of::<u64>() as u64, false)));
         }

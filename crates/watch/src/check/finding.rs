@@ -168,7 +168,7 @@ pub struct StackFrame {
 impl StackFrame {
     /// The innermost frame of a stack that the program's author wrote: its line is known, and it is in no
     /// header of the compiler or the system. Else the innermost with a line, else the innermost. Libraries
-    /// between the program and this one have no lines as a rule: what they are called by tells mistakes apart.
+    /// between the program and this one have no lines as a rule: what calls them tells mistakes apart.
     pub fn place(stack: &[StackFrame]) -> Option<&StackFrame> {
         stack.get(StackFrame::place_index(stack))
     }

@@ -1,4 +1,4 @@
-//! Which source files come with compilers and the system: their lines are not what a program's author looks for.
+//! Which source files come with compilers and the system: a program's author does not look for their lines.
 
 /// Folders of the system's headers and of the compilers' own, from the root.
 const FOLDERS: [&str; 4] = [
@@ -9,8 +9,8 @@ const FOLDERS: [&str; 4] = [
     "/rustc/",
 ];
 
-/// Parts of paths: the headers of C++ and of compilers wherever these are installed, and Rust's standard library
-/// where its sources are.
+/// Parts of paths: the headers of C++ and of compilers wherever these are installed, and Rust's standard
+/// library where its sources are.
 const PARTS: [&str; 4] = ["/include/c++/", "/lib/gcc/", "/lib/clang/", "/lib/rustlib/src/rust/library/"];
 
 /// Whether a file, as the debug information names it, is one of a compiler or of the system.
