@@ -219,7 +219,7 @@ mod tests {
     const SOURCE: FactSource = FactSource { process: 1, thread: 1 };
 
     fn known(time: Nanos, base: u64, at: u64, len: u64) -> Fact {
-        let block = Block { base, at, len, device: Some(0), origin: Origin::Allocated };
+        let block = Block { base, at, len, padding: 0, device: Some(0), origin: Origin::Allocated };
         Fact::Known { time, site: CallSite::default(), block }
     }
 

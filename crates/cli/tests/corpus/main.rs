@@ -16,6 +16,7 @@ use twin::{IDS, Language, Twin, language};
 
 #[path = "../command/mod.rs"]
 mod command;
+mod ends;
 mod judge;
 mod report;
 mod run;
@@ -24,10 +25,12 @@ mod standin;
 mod twin;
 
 /// What the default run takes: each id, and what is seen in different ways.
-const SELECTION: [&str; 23] = [
+const SELECTION: [&str; 27] = [
     "read_result.c",
     "result_to_file.c",
     "write_after_upload.c",
+    "inlined_copy.cc",
+    "inlined_header.c",
     "neighbour_field.c",
     "header_cleared.c",
     "matrix_columns.c",
@@ -47,6 +50,8 @@ const SELECTION: [&str; 23] = [
     "padding_downloaded.c",
     "device_pointer_read.c",
     "ends_in_flight.c",
+    "aborts_in_flight.c",
+    "destroyed_by_force.c",
     "synchronised_while_captured.c",
 ];
 

@@ -197,8 +197,8 @@ fn program(twin: &Twin, is_fixed: bool) -> Result<Vec<PathBuf>, String> {
         let words = [python().ok_or("no Python")?, twin.path.clone()];
         return Ok(words.into_iter().chain(is_fixed.then(|| "fixed".into())).collect());
     }
-    let flags: &[&str] = if is_fixed { &["-DFIXED"] } else { &[] };
-    build(&twin.path, flags).map(|program| vec![program])
+    let flags = twin.flags.iter().map(String::as_str).chain(is_fixed.then_some("-DFIXED"));
+    build(&twin.path, &flags.collect::<Vec<_>>()).map(|program| vec![program])
 }
 
 /// The examples in Rust, built as the command was.

@@ -202,7 +202,8 @@ impl Observer for EngineWatcher {
     }
 
     fn known(&self, block: &Block) {
-        let (time, site, block) = (ticks(), site::current(), translate::block(block));
+        let (time, site, asked) = (ticks(), site::current(), site::take_asked());
+        let block = translate::block(block, asked);
         self.writer.write(&Fact::Known { time, site, block });
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::fact::{CallSite, Point};
+use crate::symbols;
 
 /// What is wrong. The names are stable: reports, suppressions and pages of the documentation use them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,7 +96,7 @@ impl FindingId {
         }
     }
 
-    /// What to change, in one sentence.
+    /// What to change, in one sentence, if nothing more is known.
     pub fn remedy(self) -> &'static str {
         match self {
             FindingId::HostRead => {
@@ -125,9 +126,7 @@ impl FindingId {
                 "Copy the bytes to host memory first: the CPU cannot reach device memory."
             }
             FindingId::Lost => "Synchronise with the stream before it is destroyed or the program ends.",
-            FindingId::Capture => {
-                "Move the call out of the capture, or let the capture use the relaxed mode."
-            }
+            FindingId::Capture => "Move the call out of the capture.",
         }
     }
 
@@ -167,18 +166,23 @@ pub struct StackFrame {
 }
 
 impl StackFrame {
-    /// The innermost frame of a stack whose line is known; else the innermost. Libraries between the program
-    /// and this one have no lines as a rule: what they are called by tells mistakes apart.
+    /// The innermost frame of a stack that the program's author wrote: its line is known, and it is in no
+    /// header of the compiler or the system. Else the innermost with a line, else the innermost. Libraries
+    /// between the program and this one have no lines as a rule: what calls them tells mistakes apart.
     pub fn place(stack: &[StackFrame]) -> Option<&StackFrame> {
-        stack.iter().find(|frame| frame.line.is_some()).or(stack.first())
+        stack.get(StackFrame::place_index(stack))
+    }
+
+    /// How many frames are inside of that one.
+    pub fn place_index(stack: &[StackFrame]) -> usize {
+        symbols::authored(stack.iter().map(|frame| (frame.file.as_deref(), frame.line)))
     }
 
     /// What tells mistakes apart: that place, and the functions it is called by. A function that is called
     /// from several lines makes one mistake; what two functions do through a helper are two.
     pub(super) fn path(stack: &[StackFrame]) -> String {
         const CALLERS: usize = 8;
-        let inner = stack.iter().position(|frame| frame.line.is_some()).unwrap_or_default();
-        let frames = stack.get(inner..).unwrap_or_default();
+        let frames = stack.get(StackFrame::place_index(stack)..).unwrap_or_default();
         let place = frames.first().map(|frame| frame.position.as_str()).into_iter();
         let callers = frames.iter().skip(1).take(CALLERS).filter_map(|frame| frame.function.as_deref());
         place.chain(callers).collect::<Vec<_>>().join(" < ")
@@ -220,6 +224,8 @@ pub struct CheckFinding {
     pub severity: FindingSeverity,
     /// What happened, in a sentence or two.
     pub message: String,
+    /// What to change, in one sentence.
+    pub remedy: &'static str,
     /// The bytes in question, as the program calls them: the first, and how many.
     pub bytes: Option<(u64, u64)>,
     /// The process.
@@ -241,8 +247,8 @@ pub struct CheckFinding {
 }
 
 impl CheckFinding {
-    /// The innermost frame of the access whose line is known; else the innermost. Where the access is not
-    /// known, that of the work.
+    /// The frame of the access that the program's author looks for ([`StackFrame::place`]). Where the access
+    /// is not known, that of the work.
     pub fn place(&self) -> Option<&StackFrame> {
         let work = self.work.as_ref().map_or(&[][..], |work| &work.stack);
         StackFrame::place(if self.access.is_empty() { work } else { &self.access })

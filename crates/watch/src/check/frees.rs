@@ -31,7 +31,7 @@ impl FreedMemory {
         ops.retain(|op| !op.is_reported.replace(true));
         let last = ops.last()?;
         let others = if ops.len() > 1 { format!(" (and {} more)", ops.len() - 1) } else { String::new() };
-        let (base, len) = (self.owned.block.base, self.owned.block.len);
+        let (base, len) = (self.owned.block.base, self.owned.block.asked());
         let what = format!("{}{others} on them is in flight: nobody has waited for it", last.kind);
         let message = format!("{len} bytes at {base:#x} are freed while a {what}.");
         let mut raw = RawFinding::new(FindingId::Free, self.time, RawPlace::Call(self.site), message);

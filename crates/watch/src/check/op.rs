@@ -90,6 +90,8 @@ pub struct CheckedOp {
     pub joined_by: Cell<Option<u64>>,
     /// A finding is about it: that nobody waited for it needs no other.
     pub is_reported: Cell<bool>,
+    /// A finding is about what it does, which has nothing to do with waiting for it.
+    pub has_finding: Cell<bool>,
 }
 
 impl CheckedOp {

@@ -7,9 +7,8 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
-use super::CheckNames;
 use super::accesses::{self, ByteAccess, Clash};
-use super::captures::Captures;
+use super::captures::{self, Captures};
 use super::finding::{FindingId, FindingSeverity};
 use super::frees::{FreedMemory, LateFrees};
 use super::memory::{ForgottenBlock, OwnedMemory};
@@ -20,6 +19,7 @@ use super::raw::{RawFinding, RawPlace, RawWork};
 use super::recent::RecentOps;
 use super::shared::SharedAccess;
 use super::written::{UnwrittenRead, WrittenBytes};
+use super::{CheckNames, ProcessEnd};
 use crate::fact::{
     self as host, CallSite, Fact, FactSource, HostAccess, Nanos, Origin, Outcome, Passed, Piece, Point,
     StreamPurpose, SubmittedOp, TaskId, TouchedBytes,
@@ -79,6 +79,8 @@ pub struct ProcessCheck {
     pub shared: Vec<SharedAccess>,
     ready: Vec<OrderedOp>,
     is_host_backend: bool,
+    /// Whether the CPU has accessed an address of a device.
+    touches_device: bool,
     /// Whether the process said that it ends.
     pub has_ended: bool,
 }
@@ -197,34 +199,46 @@ impl ProcessCheck {
             Fact::Touched(touched) => self.touched(touched, found),
             Fact::DevicePointer { time, thread, address, is_write, stack } => {
                 let place = RawPlace::Program { thread: *thread, stack: *stack };
+                self.touches_device = true;
                 found.push(device_pointer(place, *time, *address, *is_write));
             }
             _ => {}
         }
     }
 
-    /// The process is over. What it left undone is wrong, unless it was `killed`.
-    pub fn finish(&mut self, names: &CheckNames, is_killed: bool, found: &mut Vec<RawFinding>) {
+    /// The process is over. What it left undone is wrong, unless nobody knows how it ended.
+    pub fn finish(&mut self, names: &CheckNames, end: ProcessEnd, found: &mut Vec<RawFinding>) {
         let mut ready = Vec::new();
         self.order.finish(&mut ready);
         ready.into_iter().for_each(|op| self.run(names, op, found));
         std::mem::take(&mut self.early_accesses).iter().for_each(|access| found.push(unknown_work(access)));
         found.extend(std::mem::take(&mut self.early_touches).iter().map(|touched| host_touch(touched, None)));
-        if is_killed {
+        // A program that dies of a device address has its finding; what it was about to join is not lost by
+        // another mistake.
+        let is_explained = end == ProcessEnd::Killed && self.touches_device;
+        if end == ProcessEnd::Unknown || is_explained {
             return;
         }
         for ops in self.in_flight.values() {
-            let lost: Vec<_> = ops.values().filter(|op| is_loss(names, op)).collect();
+            let is_lost = |op: &&Rc<CheckedOp>| {
+                is_loss(names, op) && !(end == ProcessEnd::Killed && op.has_finding.get())
+            };
+            let lost: Vec<_> = ops.values().filter(is_lost).collect();
             if let Some(last) = lost.last() {
-                found.push(lost_ops(last, lost.len(), "The process ended"));
+                let how = if end == ProcessEnd::Killed {
+                    "A signal ended the process"
+                } else {
+                    "The process ended"
+                };
+                found.push(lost_ops(last, lost.len(), how));
             }
         }
-        if names.options.leaks {
+        if names.options.leaks && end == ProcessEnd::Itself {
             let leaks = self.memory.leaks();
             found.extend(leaks.iter().map(|leak| {
-                let message = format!("{} bytes were allocated and never freed.", leak.block.len);
+                let message = format!("{} bytes were allocated and never freed.", leak.block.asked());
                 let mut raw = RawFinding::new(FindingId::Leak, 0, RawPlace::Call(leak.site), message);
-                raw.bytes = Some((leak.block.base, leak.block.len));
+                raw.bytes = Some((leak.block.base, leak.block.asked()));
                 raw.allocation = Some(leak.site);
                 raw
             }));
@@ -252,6 +266,7 @@ impl ProcessCheck {
             view,
             joined_by,
             is_reported: Cell::default(),
+            has_finding: Cell::default(),
         });
         self.lint(names, &op, found);
         // A copy over several mapped pieces is cut into some, too, and moves bytes as one.
@@ -260,9 +275,11 @@ impl ProcessCheck {
         if name.contains("Batch")
             && let Some(clash) = accesses::clash(&pieces)
         {
+            op.has_finding.set(true);
             found.push(batch_race(names, (&op, call), clash));
         }
         if let Some(read) = self.written.run(&work, &pieces) {
+            op.has_finding.set(true);
             found.push(uninitialised(names, &op, &read));
         }
         let all = accesses::of(&work, &pieces);
@@ -405,7 +422,9 @@ impl ProcessCheck {
         let lost: Vec<&Rc<CheckedOp>> = lost.collect();
         if let Some(last) = lost.last() {
             let how = if name.is_empty() { "The process ended".into() } else { format!("{name} was called") };
-            found.push(lost_ops(last, lost.len(), &how));
+            let mut raw = lost_ops(last, lost.len(), &how);
+            raw.dropped_by = Some(joined.site).filter(|_| !name.is_empty());
+            found.push(raw);
             lost.iter().for_each(|op| op.is_reported.set(true));
         }
     }
@@ -427,6 +446,7 @@ impl ProcessCheck {
             let access = RawPlace::Call(site);
             let mut raw = RawFinding::new(FindingId::Capture, time, access, message.to_owned());
             raw.work = Some(RawWork { site: begun, op: None, process: None });
+            raw.remedy = captures::remedy(code);
             return found.push(raw);
         }
         let name = names.symbols.function(names.process, site.function).unwrap_or_default();
@@ -467,6 +487,7 @@ impl ProcessCheck {
         );
         let mut raw = RawFinding::new(FindingId::Capture, op.time, RawPlace::Call(op.site), message);
         raw.severity = FindingSeverity::Warning;
+        raw.remedy = captures::LINT_REMEDY;
         raw.op = Some(op.point);
         raw.work = Some(RawWork { site: begun.site, op: None, process: None });
         found.push(raw);
@@ -491,7 +512,7 @@ fn place(names: &CheckNames, raw: &mut RawFinding, (start, end): (u64, u64)) -> 
             raw.allocation = Some(place.block.site);
             (
                 place.address(),
-                format!(" ({} bytes into an allocation of {})", place.offset, place.block.block.len),
+                format!(" ({} bytes into an allocation of {})", place.offset, place.block.block.asked()),
             )
         }
     };
@@ -663,11 +684,12 @@ fn after_free(
     let message = format!(
         "{name} {verb} {address:#x}, {} bytes into an allocation of {} that was freed before.",
         address - block.base,
-        block.len
+        block.asked()
     );
     let mut raw = RawFinding::new(id, time, RawPlace::Call(site), message);
     raw.work = Some(RawWork { site: freed.freed, op: None, process: None });
-    raw.bytes = Some((address, block.base + block.len - address));
+    let end = (block.base + block.asked()).max(address + 1);
+    raw.bytes = Some((address, end - address));
     raw.allocation = Some(freed.owned.site);
     raw
 }
