@@ -242,8 +242,8 @@ impl Checker {
             return;
         }
         let finding = self.name(process, raw);
-        let work = finding.work.as_ref().map(|work| StackFrame::path(&work.stack)).unwrap_or_default();
-        let mut paths = [StackFrame::path(&finding.access), work];
+        let work = finding.work.as_ref().map(|work| &work.stack[..]).unwrap_or_default();
+        let mut paths = StackFrame::paths(&finding.access, work);
         if finding.id == FindingId::StreamRace {
             paths.sort_unstable();
         }

@@ -266,6 +266,7 @@ impl ProcessCheck {
             view,
             joined_by,
             is_reported: Cell::default(),
+            is_raced: Cell::default(),
             has_finding: Cell::default(),
         });
         self.lint(names, &op, found);
@@ -351,8 +352,8 @@ impl ProcessCheck {
             false => (op, earlier, (race.is_write.1, race.is_write.0)),
         };
         found.push(stream_race(names, (first, second), race.bytes, is_write));
-        earlier.is_reported.set(true);
-        op.is_reported.set(true);
+        earlier.is_raced.set(true);
+        op.is_raced.set(true);
     }
 
     fn accessed(&mut self, access: &HostAccess, found: &mut Vec<RawFinding>) {
@@ -646,7 +647,7 @@ fn device_pointer(place: RawPlace, time: Nanos, address: u64, is_write: bool) ->
 
 /// Whether something is lost with the op that nobody was told of, and that the program has asked for.
 fn is_loss(names: &CheckNames, op: &CheckedOp) -> bool {
-    !op.is_reported.get() && op.bytes > 0 && !is_by_library(names, op.site)
+    !op.is_reported.get() && !op.is_raced.get() && op.bytes > 0 && !is_by_library(names, op.site)
 }
 
 /// Whether the library submitted work of its own accord, in a process that calls it by functions.

@@ -153,6 +153,7 @@ mod tests {
             view: HostView { join: 1, outside: 0 },
             joined_by: Cell::default(),
             is_reported: Cell::default(),
+            is_raced: Cell::default(),
             has_finding: Cell::default(),
         })
     }

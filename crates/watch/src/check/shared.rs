@@ -67,7 +67,7 @@ impl SharedRaces {
                 raw.message.push_str(&format!(" The earlier one is of process {other}."));
                 raw.work.iter_mut().for_each(|work| work.process = Some(*other));
             }
-            earlier.op.is_reported.set(true);
+            earlier.op.is_raced.set(true);
             raw
         });
         all.push((process, access));

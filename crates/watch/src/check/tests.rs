@@ -162,6 +162,22 @@ fn passed(point: Point) -> Fact {
 }
 
 #[test]
+fn a_host_that_does_not_wait_is_reported_beside_a_race_of_the_same_copy() {
+    let mut made = two_blocks();
+    made.copy(7, 1, TO_DEVICE, Piece { dst: 0xa000, src: 0x2000, len: 64 });
+    let point = made.copy(7, 2, TO_HOST, Piece { dst: 0x1000, src: 0xa000, len: 64 });
+    let access = HostAccess { time: made.now, point, address: 0x1008, ..HostAccess::default() };
+    made.push(7, Fact::Access(access));
+    free(&mut made, 0x1000);
+    let mut checker = Checker::new(CheckOptions::default());
+    made.feed(&mut checker);
+    checker.finish(|_| ProcessEnd::Itself);
+    // The free, too, is of memory that nobody waited for: one mistake with the read. The end loses nothing new.
+    let ids: Vec<FindingId> = checker.findings().iter().map(|finding| finding.id).collect();
+    assert_eq!(ids, [FindingId::StreamRace, FindingId::HostRead]);
+}
+
+#[test]
 fn a_free_is_reported_whenever_a_copy_that_races_is_resolved() {
     let mut made = two_blocks();
     let late = made.submit(7, SubmittedOp { work: THROUGH, ..at(1) });
