@@ -30,8 +30,8 @@ use ferry_backends::{
     os::{
         page::page_size,
         trap::{
-            self, DevicePointer, Judge, Opening, Trap, TrappedAccess, Verdict, place::ThreadPlace,
-            tell_pointers,
+            self, DevicePointer, Judge, OpenPages, Opening, PageFault, Trap, TrappedAccess, Verdict,
+            place::ThreadPlace, tell_pointers,
         },
     },
 };
@@ -315,21 +315,30 @@ impl Judge for AccessWatch {
         self.moment.load(Ordering::SeqCst)
     }
 
-    fn free_around(&self, address: usize) -> Option<Range<usize>> {
-        let page = address / page_size() * page_size();
-        match self.flights_soon() {
-            Some(mut flights) => flights.free_around(address),
-            None => Some(page..page + page_size()),
-        }
-    }
-
-    fn readable_around(&self, address: usize) -> Option<Range<usize>> {
-        self.flights_soon()?.readable_around(address)
+    fn open_around(
+        &self,
+        fault: &PageFault,
+        can_protect: bool,
+        open: &dyn Fn(&Range<usize>, Opening) -> bool,
+    ) -> Option<OpenPages> {
+        let page = fault.address / page_size() * page_size();
+        let Some(mut flights) = self.flights_soon() else {
+            let pages = page..page + page_size();
+            return Some(OpenPages { pages, how: Opening::Whole, is_done: false });
+        };
+        let free = flights.free_around(fault.address).map(|pages| (pages, Opening::Whole));
+        let (pages, how) = match free {
+            None if fault.is_write || !can_protect => return None,
+            None => (flights.readable_around(fault.address)?, Opening::ForReading),
+            Some(free) => free,
+        };
+        // With the lock: an op that is made now arms its pages behind this.
+        let is_done = open(&pages, how);
+        Some(OpenPages { pages, how, is_done })
     }
 
     fn opened(&self, pages: &Range<usize>, how: Opening) {
-        let (Some(mut flights), Some(trap)) = (self.flights_soon(), self.trap.get()) else { return };
-        flights.opened(pages);
+        let (Some(flights), Some(trap)) = (self.flights_soon(), self.trap.get()) else { return };
         // With the lock: what was armed for an op since these pages were chosen is open now.
         flights.wrongly_open(pages, how).iter().for_each(|pages| trap.arm(pages));
     }
