@@ -210,7 +210,7 @@ fn finish(args: &CheckArgs, reader: CheckReader, suppressions: &Suppressions, wa
         text::finding(finding, &terminal).iter().for_each(|line| terminal.say(line));
     }
     let lost = watched.lost.max(checker.lost());
-    let summary = text::summary(&untold, hidden.len(), &checker, lost);
+    let summary = text::summary(&untold, hidden.len(), &checker, lost, args.precise);
     // Those who asked say how much they were told; what nobody could see is said here.
     let said = usize::from(args.answer && untold.is_empty());
     summary.iter().skip(said).for_each(|line| terminal.say(line));

@@ -68,7 +68,13 @@ fn stack(title: &str, frames: &[StackFrame]) -> Vec<String> {
 }
 
 /// The last lines: how much was found, and what could not be seen.
-pub fn summary(findings: &[&CheckFinding], hidden: usize, checker: &Checker, lost: u64) -> Vec<String> {
+pub fn summary(
+    findings: &[&CheckFinding],
+    hidden: usize,
+    checker: &Checker,
+    lost: u64,
+    is_precise: bool,
+) -> Vec<String> {
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (count(FindingSeverity::Error), count(FindingSeverity::Warning));
     let mut line = format!("ferry check: {}", counted(errors, "error"));
@@ -81,10 +87,11 @@ pub fn summary(findings: &[&CheckFinding], hidden: usize, checker: &Checker, los
     let mut lines = vec![line];
     lines.extend(checker.unseen().iter().map(|reason| format!("ferry check: not seen: {reason}")));
     if checker.opened() > 0 {
+        let times = if checker.opened() == 1 { "once".into() } else { format!("{} times", checker.opened()) };
+        let more = if is_precise { "" } else { "; --precise sees more" };
         lines.push(format!(
-            "ferry check: {} times memory in flight was left open until its next copy, and accesses to it \
-             were not seen (docs/checking.md says when; --precise sees more)",
-            checker.opened()
+            "ferry check: {times} memory in flight was left open until its next copy, and later accesses to it \
+             were not seen (docs/checking.md says when{more})"
         ));
     }
     if lost > 0 {

@@ -178,10 +178,10 @@ impl StackFrame {
         symbols::authored(stack.iter().map(|frame| (frame.file.as_deref(), frame.line)))
     }
 
-    /// What tells mistakes apart. The mistake is in the function in which the two stacks part: up to there they
-    /// are told apart by their lines, and above by the functions. So a function that is wrong in itself and
-    /// called from several lines makes one mistake, and lines that are wrong through the same helpers make
-    /// one each. Stacks that never meet, or that are one, count by their first line.
+    /// What tells mistakes apart. The mistake is in the function in which the two stacks part: up to there
+    /// they are told apart by their lines, and above by the functions. So a function that is wrong in itself
+    /// and called from several lines makes one mistake, and lines that are wrong through the same helpers
+    /// make one each. Stacks that never meet, or that are one, count by their first line.
     pub(super) fn paths(access: &[StackFrame], work: &[StackFrame]) -> [String; 2] {
         let pairs = access.iter().rev().zip(work.iter().rev());
         let common = pairs.take_while(|(one, other)| one.is_at(other)).count();

@@ -172,7 +172,7 @@ fn a_host_that_does_not_wait_is_reported_beside_a_race_of_the_same_copy() {
     let mut checker = Checker::new(CheckOptions::default());
     made.feed(&mut checker);
     checker.finish(|_| ProcessEnd::Itself);
-    // The free, too, is of memory that nobody waited for: one mistake with the read. The end loses nothing new.
+    // The free, too, is of memory that nobody waited for: one mistake with the read. Nothing more is lost.
     let ids: Vec<FindingId> = checker.findings().iter().map(|finding| finding.id).collect();
     assert_eq!(ids, [FindingId::StreamRace, FindingId::HostRead]);
 }
