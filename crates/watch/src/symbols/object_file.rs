@@ -49,10 +49,12 @@ impl ObjectFile {
         if places.is_empty() {
             places.push(CodePlace::default());
         }
-        // Only the outermost function has a symbol of its own.
+        // Only the outermost function has a symbol of its own. Where there are only tables of lines, debug
+        // information has its name without the module that it is in.
         let outermost = places.last_mut().expect("at least one");
-        if outermost.function.is_none() {
-            outermost.function = self.nearest(address);
+        let symbol = self.nearest(address);
+        if outermost.function.as_deref().is_none_or(|name| is_end_of(name, symbol.as_deref())) {
+            outermost.function = symbol;
         }
         places
     }
@@ -79,6 +81,13 @@ impl ObjectFile {
         let behind = self.functions.partition_point(|(start, _)| *start <= address);
         self.functions.get(behind.checked_sub(1)?).map(|(_, name)| demangled(name))
     }
+}
+
+/// Whether `path` is a path to the function with this name, whose generic arguments are left out.
+fn is_end_of(name: &str, path: Option<&str>) -> bool {
+    let name = name.split('<').next().unwrap_or_default();
+    let module = path.and_then(|path| path.strip_suffix(name));
+    !name.is_empty() && module.is_some_and(|module| module.ends_with("::"))
 }
 
 fn demangled(name: &str) -> String {

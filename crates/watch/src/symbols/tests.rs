@@ -78,7 +78,7 @@ fn an_address_in_an_inlined_function_has_the_places_it_was_inlined_into() {
     };
     assert_eq!(told.len(), 3, "{told:?}");
     assert!(told[0].0.is_some_and(|function| function.ends_with("note")), "{told:?}");
-    assert!(is(1, "inlined", inner) && is(2, "outer", outer), "{told:?}");
+    assert!(is(1, "inlined", inner) && is(2, "symbols::tests::outer", outer), "{told:?}");
     assert!(places.iter().all(|place| place.module == path && place.offset == address + 1 - base));
     let text = symbols.text(PROCESS, address + 1);
     assert!(text.contains(&format!("tests.rs:{inner} in ")) && text.contains(", inlined at "), "{text}");
