@@ -90,8 +90,8 @@ pub fn summary(
         let times = if checker.opened() == 1 { "once".into() } else { format!("{} times", checker.opened()) };
         let more = if is_precise { "" } else { "; --precise sees more" };
         lines.push(format!(
-            "ferry check: {times} memory in flight was left open until its next copy, and later accesses to it \
-             were not seen (docs/checking.md says when{more})"
+            "ferry check: {times} memory in flight was left open until its next copy, and later accesses \
+             to it were not seen (docs/checking.md says when{more})"
         ));
     }
     if lost > 0 {

@@ -24,8 +24,8 @@ type Section = EndianArcSlice<RunTimeEndian>;
 /// What one ELF file says about addresses in it.
 pub(super) struct ObjectFile {
     lines: Option<Context<Section>>,
-    /// Address and mangled name of functions, sorted.
-    functions: Vec<(u64, Box<str>)>,
+    /// Address, end and mangled name of functions, sorted.
+    functions: Vec<(u64, u64, Box<str>)>,
 }
 
 impl ObjectFile {
@@ -78,8 +78,10 @@ impl ObjectFile {
     }
 
     fn nearest(&self, address: u64) -> Option<String> {
-        let behind = self.functions.partition_point(|(start, _)| *start <= address);
-        self.functions.get(behind.checked_sub(1)?).map(|(_, name)| demangled(name))
+        let behind = self.functions.partition_point(|(start, ..)| *start <= address);
+        // Behind the end of one function may be another one that has no symbol.
+        let (_, _, name) = self.functions.get(behind.checked_sub(1)?).filter(|(_, end, _)| address < *end)?;
+        Some(demangled(name))
     }
 }
 
@@ -96,10 +98,12 @@ fn demangled(name: &str) -> String {
     if is_mangled { addr2line::demangle_auto(name.into(), None).into_owned() } else { name.to_owned() }
 }
 
-fn function<'a>(symbol: impl ObjectSymbol<'a>) -> Option<(u64, Box<str>)> {
+/// Without a size, which code in assembly may lack, it goes on to the next.
+fn function<'a>(symbol: impl ObjectSymbol<'a>) -> Option<(u64, u64, Box<str>)> {
     let is_function = symbol.is_definition() && symbol.kind() == object::SymbolKind::Text;
     let name = symbol.name().ok().filter(|name| !name.is_empty())?;
-    is_function.then(|| (symbol.address(), name.into()))
+    let end = if symbol.size() == 0 { u64::MAX } else { symbol.address().saturating_add(symbol.size()) };
+    is_function.then(|| (symbol.address(), end, name.into()))
 }
 
 /// The debug information; `None` if there is none.
@@ -116,4 +120,18 @@ fn lines<'a>(file: &impl Object<'a>) -> Option<Context<Section>> {
         Ok(Section::new(Arc::from(data), endian))
     };
     Context::from_dwarf(Dwarf::load(read).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_behind_the_end_of_a_function_has_no_name() {
+        let functions = vec![(100, 120, "sized".into()), (200, u64::MAX, "endless".into())];
+        let file = ObjectFile { lines: None, functions };
+        let names = [99, 100, 119, 120, 200, 5000].map(|address| file.nearest(address));
+        let (sized, endless) = (Some("sized".to_owned()), Some("endless".to_owned()));
+        assert_eq!(names, [None, sized.clone(), sized, None, endless.clone(), endless]);
+    }
 }
