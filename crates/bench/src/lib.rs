@@ -5,8 +5,8 @@
 //! read it.
 //!
 //! `cases` and `work` say what is measured, `copiers` do it, `peers` chooses them, `sampling` takes the
-//! samples, `report`, `table` and `plots` show them; `alignment`, `growth`, `recorded` and `tune` are cases
-//! of their own kind. Nothing is imported from `lib`.
+//! samples, `report`, `table` and `plots` show them; `alignment`, `fill`, `growth`, `recorded` and `tune` are
+//! cases of their own kind. Nothing is imported from `lib`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,6 +35,7 @@ mod bytes;
 mod cases;
 mod copier;
 mod copiers;
+mod fill;
 mod growth;
 mod peers;
 mod plots;
@@ -223,6 +224,12 @@ impl<'a> Bench<'a> {
             Workload::Growth { growth, count } => {
                 return sampling::measure(&mut growth::contenders(session, growth, count)?, plan, progress);
             }
+            Workload::Fill { len, words } => {
+                must_fit(session, len)?;
+                row.bytes = len;
+                let mut contenders = fill::contenders(session, len, words)?;
+                return sampling::measure(&mut contenders, plan, progress);
+            }
             _ => {}
         }
         let spec = self.spec(work, row)?;
@@ -250,7 +257,7 @@ impl<'a> Bench<'a> {
                 row.note = self.recorded[index].note();
                 self.recorded[index].spec()
             }
-            Workload::Alignment { .. } | Workload::Growth { .. } => {
+            Workload::Alignment { .. } | Workload::Growth { .. } | Workload::Fill { .. } => {
                 unreachable!("measured in a way of its own")
             }
         };
