@@ -264,6 +264,14 @@ impl Engine {
         }
     }
 
+    /// How a fill of so many bytes is cut for a team; `None` if it is done by one thread.
+    pub fn cut_fill(&self, len: usize) -> Option<TeamPortions> {
+        match &self.pacer {
+            Some(pacer) if pacer.shuffles() => None,
+            _ => Team::fill_portions(len, self.cpus),
+        }
+    }
+
     /// Has others help with this copy from here on.
     pub fn open_team(self: &Arc<Self>, team: Team) -> OwnedTeam {
         let team = Arc::new(team);

@@ -3,7 +3,7 @@
 
 use super::{
     engine::{Engine, OwnedTeam},
-    team::{Team, TeamCopy},
+    team::{Team, TeamWork},
 };
 use crate::bytes::{
     copy::{self, Cursor},
@@ -24,7 +24,7 @@ pub enum Task {
     Linear { dst: usize, src: usize, len: usize, done: usize },
     /// Rows, or the pieces of a batch.
     Rows(Box<(Plan, Cursor)>),
-    /// A large copy that others help with.
+    /// A large copy or fill that others help with.
     Team(OwnedTeam),
     /// A copy whose addresses are read when its turn comes.
     Through(Box<Indirect>),
@@ -202,23 +202,27 @@ impl Task {
         }
     }
 
-    /// Asks others to help with a large copy that has not begun.
+    /// Asks others to help with a large copy or fill that has not begun.
     fn form_team(&mut self, engine: &Arc<Engine>, lane: usize) {
         let cpus = engine.cpus();
-        let (pieces, portions) = match self {
+        let (whole, portions) = match self {
             Task::Linear { dst, src, len, done: 0 } if *len >= engine.min_team => {
                 let rows = Rows::linear(*dst, *src, *len);
                 let Some(portions) = engine.cut(Pieces::Rows(slice::from_ref(&rows))) else { return };
-                (TeamCopy::One(rows), portions)
+                (TeamWork::One(rows), portions)
             }
             Task::Rows(rows) if rows.1 == Cursor::default() && !rows.0.is_ordered() => {
                 let Some(portions) = engine.cut(rows.0.pieces()) else { return };
                 let Task::Rows(rows) = mem::replace(self, Task::Nothing) else { unreachable!("just seen") };
-                (TeamCopy::Plan(rows.0), portions)
+                (TeamWork::Plan(rows.0), portions)
+            }
+            Task::Fill { dst, len, done: 0, pattern } if *len >= engine.min_team => {
+                let Some(portions) = engine.cut_fill(*len) else { return };
+                (TeamWork::Fill(Fill { dst: *dst, len: *len, pattern: *pattern, device: None }), portions)
             }
             _ => return,
         };
-        *self = Task::Team(engine.open_team(Team::new(pieces, portions, lane, cpus)));
+        *self = Task::Team(engine.open_team(Team::new(whole, portions, lane, cpus)));
     }
 
     /// Whether it runs a function of the user's, at once or when fences are done.
