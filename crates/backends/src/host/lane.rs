@@ -18,7 +18,7 @@ mod waiters;
 
 use super::{
     engine::{Engine, RunQueue},
-    task::{SLICE, StepOutcome, Task},
+    task::{QUICK_BYTES, SLICE, StepOutcome, Task},
 };
 use fence::LaneFence;
 use ferry_core::{
@@ -39,6 +39,8 @@ const MAX_SPARE_CAPACITY: usize = 1024;
 const PREFETCH_DISTANCE: usize = 6;
 /// Ops count for the share like this many bytes each.
 const OP_COST: usize = 4 << 10;
+/// Quick ops that pass before waiters are looked for behind a fence. Together they move no more than a slice.
+const MAX_UNANNOUNCED: usize = SLICE / QUICK_BYTES;
 /// How many lanes, each blocked on the next, a thread that waits looks through for work to help with.
 const MAX_HOPS: usize = 16;
 
@@ -299,9 +301,15 @@ impl Lane {
     /// Works through `hand` and what comes after it.
     fn work_through(self: &Arc<Self>, mut hand: VecDeque<Task>, mut turn: Quantum) {
         let (mut has_begun, mut has_passed) = (false, false);
+        // Ops that have passed since waiters were looked for, behind a fence.
+        let mut unannounced = 0;
         loop {
             if self.drop_unwanted(&mut hand) {
                 continue;
+            }
+            if unannounced > 0 && !hand.front().is_some_and(Task::is_quick) {
+                unannounced = 0;
+                self.announce();
             }
             let Some(item) = hand.front_mut() else {
                 has_passed = false;
@@ -329,12 +337,21 @@ impl Lane {
             if let Some(later) = hand.get(PREFETCH_DISTANCE) {
                 later.prefetch();
             }
+            if let Some(later) = hand.get(2 * PREFETCH_DISTANCE) {
+                later.prefetch_cells();
+            }
             match step {
                 StepOutcome::More => turn.count(SLICE),
                 StepOutcome::Done => {
                     // Dropping the item may run a user's destructor; the work is passed first.
                     let done = hand.pop_front();
-                    self.pass();
+                    if done.as_ref().is_some_and(Task::is_quick) && unannounced < MAX_UNANNOUNCED {
+                        unannounced += 1;
+                        self.pass_quickly();
+                    } else {
+                        unannounced = 0;
+                        self.pass();
+                    }
                     drop(done);
                     turn.count(OP_COST);
                 }
@@ -347,6 +364,9 @@ impl Lane {
                 }
             }
             if turn.is_over(self) {
+                if unannounced > 0 {
+                    self.announce();
+                }
                 return self.put_back(hand);
             }
         }
@@ -412,6 +432,17 @@ impl Lane {
     fn pass(&self) {
         self.status.pass(self.status.passed() + 1);
         self.announce();
+    }
+
+    /// As [`pass`](Self::pass), but one who begins to wait at the same moment may not be seen. The owner
+    /// calls [`announce`](Self::announce) some ops later, before it does anything that takes long or lets go
+    /// of the lane. A fence after every op would have it wait until what a copy has stored is in the cache.
+    fn pass_quickly(&self) {
+        let passed = self.status.passed() + 1;
+        self.status.pass(passed);
+        if self.signs.wanted.load(Ordering::Relaxed) <= passed {
+            self.announce();
+        }
     }
 
     /// Tells those who wait how far the work has come.

@@ -11,12 +11,16 @@ use crate::bytes::{
 };
 use crate::pool::Job;
 use ferry_core::{
-    Fence, Fill, Indirect, Op, Pieces, Plan, Reduction, Result, Rows, Segment, Status, sync::Arc,
+    Fence, Fill, Indirect, Op, Pieces, Plan, Reduction, Result, Rows, Segment, Status,
+    indirect::{DESCRIPTOR_LEN, DESCRIPTOR_WORDS, Through},
+    sync::Arc,
 };
 use std::{cell::Cell, mem, slice};
 
 /// What is moved before the thread that moves it looks up: a timeout or an abort waits no longer than this.
 pub const SLICE: usize = 1 << 20;
+/// Copies and fills of no more than this are done in microseconds.
+pub const QUICK_BYTES: usize = 64 << 10;
 
 /// An op of a queue, or a mark, and how far it has come.
 pub enum Task {
@@ -99,7 +103,11 @@ impl Task {
             let Task::Call(function) = mem::replace(self, Task::Nothing) else { unreachable!("just seen") };
             return StepOutcome::Call(function);
         }
+        let is_late_bound = matches!(self, Task::Through(_));
         let moved = self.bind(status).and_then(|()| {
+            if is_late_bound && !self.is_quick() {
+                return Ok(false); // only now is it known how long it takes
+            }
             self.form_team(engine, lane);
             self.advance(status)
         });
@@ -110,6 +118,17 @@ impl Task {
                 status.fail(error);
                 StepOutcome::Done
             }
+        }
+    }
+
+    /// Whether a step of it takes no longer than some microseconds, and does all of it or says that there is
+    /// more.
+    #[inline]
+    pub fn is_quick(&self) -> bool {
+        match self {
+            Task::Linear { len, .. } | Task::Fill { len, .. } => *len <= QUICK_BYTES,
+            Task::Through(_) => true,
+            _ => false,
         }
     }
 
@@ -197,8 +216,26 @@ impl Task {
     /// Prefetches the memory of work whose turn comes soon.
     #[inline]
     pub fn prefetch(&self) {
-        if let Task::Linear { dst, src, .. } = self {
-            copy::prefetch(*dst, *src);
+        match self {
+            Task::Linear { dst, src, .. } => copy::prefetch(*dst, *src),
+            Task::Through(through) => {
+                if let Some((dst, src)) = peek(through) {
+                    copy::prefetch(dst, src);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Prefetches what says where the memory of later work is.
+    #[inline]
+    pub fn prefetch_cells(&self) {
+        if let Task::Through(through) = self {
+            let (one, other) = match through.through {
+                Through::Descriptor { at, .. } => (at, at + DESCRIPTOR_LEN - 1),
+                Through::Cells { dst, src, .. } => (dst.at, src.at),
+            };
+            copy::prefetch(one, other);
         }
     }
 
@@ -247,17 +284,37 @@ impl Task {
     }
 }
 
+/// Where the copy begins at both ends, in the engine's addresses, as its descriptor says now: it may say
+/// something else when its turn comes.
+fn peek(through: &Indirect) -> Option<(usize, usize)> {
+    let Through::Descriptor { at, .. } = through.through else { return None };
+    // SAFETY: the descriptor lies in known memory, which stays until the op has passed.
+    let [_, src, dst] = unsafe { copy::words::<3>(at) }.ok()?;
+    let at = |addr: u64| through.resolver.engine_address(addr as usize);
+    Some((at(dst)?, at(src)?))
+}
+
 /// Reads the addresses of a copy and plans it.
 fn resolve(through: &Indirect) -> Result<Plan> {
     let met = Cell::new(None);
-    let word = |addr| {
-        // SAFETY: the cells lie in known memory, which stays until the op has passed.
-        unsafe { copy::word(addr) }.unwrap_or_else(|fault| {
-            met.set(Some(fault));
-            0
-        })
+    let failed = |fault| {
+        met.set(Some(fault));
+        0
     };
-    let plan = through.resolve(word);
+    let plan = match through.through {
+        Through::Descriptor { at, .. } => {
+            // SAFETY: the descriptor lies in known memory, which stays until the op has passed.
+            let words = unsafe { copy::words::<DESCRIPTOR_WORDS>(at) };
+            through.resolve(|addr| match &words {
+                Ok(words) => words[(addr - at) / size_of::<u64>()],
+                Err(fault) => failed(*fault),
+            })
+        }
+        Through::Cells { .. } => through.resolve(|addr| {
+            // SAFETY: as above, of a cell.
+            unsafe { copy::words::<1>(addr) }.map_or_else(failed, |[word]| word)
+        }),
+    };
     match met.take() {
         None => plan,
         Some(fault) => {
