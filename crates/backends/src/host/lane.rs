@@ -12,6 +12,7 @@
 mod abort;
 mod call;
 mod fence;
+mod gather;
 mod pace;
 mod queue;
 mod waiters;
@@ -26,6 +27,7 @@ use ferry_core::{
     fence::{survives, tell},
     sync::{Arc, AtomicBool, AtomicU64, CachePadded, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
+use gather::Gathering;
 use pace::LanePace;
 pub use queue::LaneQueue;
 use std::{collections::VecDeque, mem, ptr, time::Instant};
@@ -303,6 +305,8 @@ impl Lane {
         let (mut has_begun, mut has_passed) = (false, false);
         // Ops that have passed since waiters were looked for, behind a fence.
         let mut unannounced = 0;
+        // Ops that were found not to be gathered.
+        let mut singly = 0;
         loop {
             if self.drop_unwanted(&mut hand) {
                 continue;
@@ -310,6 +314,28 @@ impl Lane {
             if unannounced > 0 && !hand.front().is_some_and(Task::is_quick) {
                 unannounced = 0;
                 self.announce();
+            }
+            if singly == 0 && !has_begun && !hand.is_empty() {
+                match self.gather(&hand, &turn) {
+                    Gathering::Singly(ops) => singly = ops,
+                    Gathering::Team(mut team, ops) => {
+                        if mem::take(&mut unannounced) > 0 {
+                            self.announce();
+                        }
+                        has_passed = false;
+                        if self.finish_team(&mut team, &mut turn) {
+                            self.pass_all(hand.drain(..ops));
+                            turn.count(ops * OP_COST);
+                        } else {
+                            team.close();
+                            singly = ops;
+                        }
+                        if turn.is_over(self) {
+                            return self.put_back(hand);
+                        }
+                        continue;
+                    }
+                }
             }
             let Some(item) = hand.front_mut() else {
                 has_passed = false;
@@ -340,6 +366,7 @@ impl Lane {
             if let Some(later) = hand.get(2 * PREFETCH_DISTANCE) {
                 later.prefetch_cells();
             }
+            singly -= usize::from(singly > 0 && !has_begun);
             match step {
                 StepOutcome::More => turn.count(SLICE),
                 StepOutcome::Done => {
@@ -431,6 +458,12 @@ impl Lane {
     /// One more op is complete. Only the owner calls this.
     fn pass(&self) {
         self.status.pass(self.status.passed() + 1);
+        self.announce();
+    }
+
+    /// Ops that were done together are complete. Only the owner calls this.
+    fn pass_all(&self, done: impl ExactSizeIterator<Item = Task>) {
+        self.status.pass(self.status.passed() + done.len() as Ticket);
         self.announce();
     }
 
@@ -562,6 +595,11 @@ impl Quantum {
         if let Quantum::Worker { moved, .. } = self {
             *moved += bytes;
         }
+    }
+
+    /// Whether the time of a thread that waits is over.
+    fn is_late(&self) -> bool {
+        matches!(self, Quantum::Helper { deadline: Some(deadline), .. } if Instant::now() >= *deadline)
     }
 
     fn is_over(&mut self, lane: &Lane) -> bool {

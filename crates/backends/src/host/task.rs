@@ -15,7 +15,7 @@ use ferry_core::{
     indirect::{DESCRIPTOR_LEN, DESCRIPTOR_WORDS, Through},
     sync::Arc,
 };
-use std::{cell::Cell, mem, slice};
+use std::{cell::Cell, mem, ops::Range, slice};
 
 /// What is moved before the thread that moves it looks up: a timeout or an abort waits no longer than this.
 pub const SLICE: usize = 1 << 20;
@@ -130,6 +130,40 @@ impl Task {
             Task::Through(_) => true,
             _ => false,
         }
+    }
+
+    /// Whether it is a small copy that has not begun, or one whose addresses are not known yet.
+    #[inline]
+    pub fn is_small_copy(&self) -> bool {
+        match self {
+            Task::Linear { len, done: 0, .. } => *len <= QUICK_BYTES,
+            Task::Through(_) => true,
+            _ => false,
+        }
+    }
+
+    /// What a small copy moves, as its cells say now; `None` if it is none, or would fail.
+    pub fn segment(&self) -> Option<Segment> {
+        let segment = match self {
+            Task::Linear { dst, src, len, done: 0 } => Segment { dst: *dst, src: *src, len: *len },
+            Task::Through(through) => resolve(through).ok()?.pieces().one_row()?,
+            _ => return None,
+        };
+        Some(segment).filter(|segment| segment.len <= QUICK_BYTES)
+    }
+
+    /// Where the addresses of a copy are read, if they are read when it runs.
+    pub fn cells(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let cells = match self {
+            Task::Through(through) => match through.through {
+                Through::Descriptor { at, .. } => [at..at + DESCRIPTOR_LEN, 0..0],
+                Through::Cells { dst, src, .. } => {
+                    [dst.at..dst.at + size_of::<u64>(), src.at..src.at + size_of::<u64>()]
+                }
+            },
+            _ => [0..0, 0..0],
+        };
+        cells.into_iter()
     }
 
     /// Whether it may have to wait for fences.

@@ -12,7 +12,7 @@ use crate::bytes::{
 };
 use crate::os::{fault::Fault, page::SMALLEST_PAGE};
 use ferry_core::{
-    Error, Fill, Pieces, Plan, Rows,
+    Error, Fill, Pieces, Plan, Rows, Segment,
     sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, lock, spin_loop},
 };
 use std::{ops::Range, slice, thread};
@@ -52,6 +52,8 @@ pub enum TeamWork {
     One(Rows),
     /// A plan.
     Plan(Plan),
+    /// Pieces that are apart.
+    Many(Vec<Segment>),
     /// A pattern.
     Fill(Fill),
 }
@@ -69,6 +71,7 @@ impl TeamWork {
         match self {
             TeamWork::One(rows) => Pieces::Rows(slice::from_ref(rows)),
             TeamWork::Plan(plan) => plan.pieces(),
+            TeamWork::Many(segments) => Pieces::Segments(segments),
             TeamWork::Fill(_) => Pieces::Rows(&[]),
         }
     }
