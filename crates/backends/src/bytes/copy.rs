@@ -109,7 +109,7 @@ impl Routine {
             Routine::Plain => unsafe { walk::fill(start, len, fill.pattern) },
             // libc's memset is best at what it can do and fits a cache.
             #[cfg(target_arch = "x86_64")]
-            Routine::Avx2 => match Manner::of(fill.len) {
+            Routine::Avx2 => match Manner::of_fill(fill.len) {
                 // SAFETY: as above.
                 Manner::Near | Manner::Far if fill.pattern == [fill.pattern[0]; 4] => unsafe {
                     walk::fill(start, len, fill.pattern)

@@ -14,6 +14,11 @@ use std::sync::LazyLock;
 /// MiB a core and 48 MiB shared: 1.5 times as fast as memcpy from 4 to 32 MiB.
 pub const NONTEMPORAL_FROM: usize = 4 << 20;
 
+/// As [`NONTEMPORAL_FROM`], for fills. Those have no source to make room for, and libc's memset does not read
+/// what it overwrites: as long as a shared cache holds the target, it is twice as fast as non-temporal stores
+/// (81 against 42 GB/s for 16 MiB on one core of an EPYC with 32 MiB of shared cache).
+pub const FILL_NONTEMPORAL_FROM: usize = 32 << 20;
+
 /// Plans of more bytes do not find their rows in the first-level cache: rows to come are prefetched while
 /// one is moved.
 pub const PREFETCH_FROM: usize = 64 << 10;
@@ -61,6 +66,11 @@ pub enum Manner {
 }
 
 impl Manner {
+    /// How fills of so many bytes are written.
+    pub fn of_fill(bytes: usize) -> Manner {
+        if bytes >= FILL_NONTEMPORAL_FROM { Manner::Streamed } else { Manner::of(bytes).min(Manner::Far) }
+    }
+
     /// How plans of so many bytes are moved.
     pub fn of(bytes: usize) -> Manner {
         match bytes {
