@@ -19,11 +19,11 @@ mod waiters;
 
 use super::{
     engine::{Engine, RunQueue},
-    task::{QUICK_BYTES, SLICE, StepOutcome, Task},
+    task::{LateBinding, QUICK_BYTES, SLICE, StepOutcome, Task},
 };
 use fence::LaneFence;
 use ferry_core::{
-    Fence, Kind, Status, Ticket,
+    Fence, Indirect, Kind, Status, Ticket,
     fence::{survives, tell},
     sync::{Arc, AtomicBool, AtomicU64, CachePadded, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
@@ -96,6 +96,9 @@ struct LaneState {
     spinners: usize,
     /// What the first op waits for, while the lane is blocked.
     blocker: Option<Arc<dyn Fence>>,
+    /// What the descriptor copies in this lane have in common, as long as there are any. It refers to the
+    /// memory, which refers to the streams.
+    late: Option<Indirect>,
     waiting: Waiters,
 }
 
@@ -185,9 +188,15 @@ impl Lane {
 
     /// Adds a task and tells the engine if the lane has no owner.
     fn push(self: &Arc<Self>, make: impl FnOnce(Ticket) -> Task) -> Ticket {
+        self.push_shared(|ticket, _| make(ticket))
+    }
+
+    /// As [`push`](Self::push), with what the tasks of the lane share.
+    fn push_shared(self: &Arc<Self>, make: impl FnOnce(Ticket, &mut Option<Indirect>) -> Task) -> Ticket {
         let mut state = lock(&self.state);
         let ticket = self.submitted.load(Ordering::Relaxed) + 1;
-        state.work.push_back(make(ticket));
+        let task = make(ticket, &mut state.late);
+        state.work.push_back(task);
         self.submitted.store(ticket, Ordering::Release);
         if self.pace.is_some() {
             self.push_paced(state, ticket);
@@ -307,6 +316,7 @@ impl Lane {
         let mut unannounced = 0;
         // Ops that were found not to be gathered.
         let mut singly = 0;
+        let mut late = LateBinding::default();
         loop {
             if self.drop_unwanted(&mut hand) {
                 continue;
@@ -315,8 +325,11 @@ impl Lane {
                 unannounced = 0;
                 self.announce();
             }
+            if hand.front().is_some_and(Task::is_late_bound) {
+                late.load(|| lock(&self.state).late.clone());
+            }
             if singly == 0 && !has_begun && !hand.is_empty() {
-                match self.gather(&hand, &turn) {
+                match self.gather(&hand, &turn, &mut late) {
                     Gathering::Singly(ops) => singly = ops,
                     Gathering::Team(mut team, ops) => {
                         if mem::take(&mut unannounced) > 0 {
@@ -339,6 +352,7 @@ impl Lane {
             }
             let Some(item) = hand.front_mut() else {
                 has_passed = false;
+                late.clear();
                 match self.next_hand(&turn, hand) {
                     Some(more) => hand = more,
                     None => return,
@@ -354,14 +368,14 @@ impl Lane {
             if !has_begun {
                 self.tell_begun(follows_at_once);
             }
-            let step = item.step(&self.status, &self.engine, self.number());
+            let step = item.step(&self.status, &self.engine, self.number(), &mut late);
             has_begun = matches!(step, StepOutcome::More);
             has_passed = matches!(step, StepOutcome::Done);
             if !matches!(step, StepOutcome::Done) {
                 self.status.tell_next(|observer, op| observer.suspended(op));
             }
             if let Some(later) = hand.get(PREFETCH_DISTANCE) {
-                later.prefetch();
+                later.prefetch(&mut late);
             }
             if let Some(later) = hand.get(2 * PREFETCH_DISTANCE) {
                 later.prefetch_cells();
@@ -421,7 +435,7 @@ impl Lane {
         lost.iter_mut().for_each(Task::stop);
         state.phase = Phase::Idle;
         self.status.pass(self.submitted.load(Ordering::Relaxed));
-        drop(state);
+        drop(self.forget_late(state));
         self.dispose(lost);
         self.announce();
     }
@@ -433,6 +447,9 @@ impl Lane {
         let mut state = lock(&self.state);
         state.spare = if empty.capacity() <= MAX_SPARE_CAPACITY { empty } else { VecDeque::new() };
         state.phase = if state.work.is_empty() { Phase::Idle } else { Phase::Ready };
+        if state.phase == Phase::Idle {
+            state = self.forget_late(state);
+        }
         let calls = usize::from(turn.calls());
         // One that may call is enough, and the others would take the CPUs from it.
         let may_linger = self.pace.is_none() && (calls > 0 || state.callers == 0);
@@ -453,6 +470,14 @@ impl Lane {
         }
         let is_ours = calls > 0 || state.callers == 0 || !state.is_at_call();
         (state.phase == Phase::Ready && is_ours && self.is_due()).then(|| self.take(&mut state))
+    }
+
+    /// The lane has no work. What refers to the memory goes without the lock: it may be the last that does.
+    fn forget_late<'a>(&'a self, mut state: MutexGuard<'a, LaneState>) -> MutexGuard<'a, LaneState> {
+        let Some(late) = state.late.take() else { return state };
+        drop(state);
+        drop(late);
+        lock(&self.state)
     }
 
     /// One more op is complete. Only the owner calls this.
@@ -501,6 +526,7 @@ impl Lane {
         let mut state = self.restore(hand);
         if state.work.is_empty() {
             state.phase = Phase::Idle;
+            drop(self.forget_late(state));
         } else {
             self.make_ready(state);
         }

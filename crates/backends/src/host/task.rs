@@ -32,6 +32,9 @@ pub enum Task {
     Team(OwnedTeam),
     /// A copy whose addresses are read when its turn comes.
     Through(Box<Indirect>),
+    /// The same through a descriptor, at the engine's and the user's address. What such copies of a lane have
+    /// in common is with the lane: [`LateBinding`].
+    Descriptor { at: usize, user: usize },
     /// A pattern.
     Fill { dst: usize, len: usize, done: usize, pattern: [u8; 4] },
     /// Memory combined with other memory.
@@ -62,6 +65,32 @@ pub enum StepOutcome {
     More,
     /// It is a function to be called where it may block.
     Call(Job),
+}
+
+/// What the descriptor copies of a lane have in common. Its owner takes a copy along: each op would count a
+/// reference otherwise, and give memory back that another CPU has allocated.
+#[derive(Default)]
+pub struct LateBinding(Option<Indirect>);
+
+impl LateBinding {
+    /// A copy of what the lane has.
+    pub fn load(&mut self, common: impl FnOnce() -> Option<Indirect>) {
+        if self.0.is_none() {
+            self.0 = common();
+        }
+    }
+
+    /// The lane has no more such copies for now.
+    pub fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    /// The copy through this descriptor; `None` before it was loaded.
+    fn of(&mut self, at: usize, user: usize) -> Option<&Indirect> {
+        let late = self.0.as_mut()?;
+        late.through = Through::Descriptor { at, user };
+        Some(late)
+    }
 }
 
 impl From<Op> for Task {
@@ -98,13 +127,19 @@ impl From<Plan> for Task {
 
 impl Task {
     /// Does about a slice of the work, whose fences are done, unless it is to be called elsewhere.
-    pub fn step(&mut self, status: &Status, engine: &Arc<Engine>, lane: usize) -> StepOutcome {
+    pub fn step(
+        &mut self,
+        status: &Status,
+        engine: &Arc<Engine>,
+        lane: usize,
+        late: &mut LateBinding,
+    ) -> StepOutcome {
         if let Task::Call(_) = self {
             let Task::Call(function) = mem::replace(self, Task::Nothing) else { unreachable!("just seen") };
             return StepOutcome::Call(function);
         }
-        let is_late_bound = matches!(self, Task::Through(_));
-        let moved = self.bind(status).and_then(|()| {
+        let is_late_bound = self.is_late_bound();
+        let moved = self.bind(status, late).and_then(|()| {
             if is_late_bound && !self.is_quick() {
                 return Ok(false); // only now is it known how long it takes
             }
@@ -127,9 +162,14 @@ impl Task {
     pub fn is_quick(&self) -> bool {
         match self {
             Task::Linear { len, .. } | Task::Fill { len, .. } => *len <= QUICK_BYTES,
-            Task::Through(_) => true,
-            _ => false,
+            _ => self.is_late_bound(),
         }
+    }
+
+    /// Whether its addresses are read when its turn comes.
+    #[inline]
+    pub fn is_late_bound(&self) -> bool {
+        matches!(self, Task::Through(_) | Task::Descriptor { .. })
     }
 
     /// Whether it is a small copy that has not begun, or one whose addresses are not known yet.
@@ -137,16 +177,16 @@ impl Task {
     pub fn is_small_copy(&self) -> bool {
         match self {
             Task::Linear { len, done: 0, .. } => *len <= QUICK_BYTES,
-            Task::Through(_) => true,
-            _ => false,
+            _ => self.is_late_bound(),
         }
     }
 
     /// What a small copy moves, as its cells say now; `None` if it is none, or would fail.
-    pub fn segment(&self) -> Option<Segment> {
+    pub fn segment(&self, late: &mut LateBinding) -> Option<Segment> {
         let segment = match self {
             Task::Linear { dst, src, len, done: 0 } => Segment { dst: *dst, src: *src, len: *len },
             Task::Through(through) => resolve(through).ok()?.pieces().one_row()?,
+            Task::Descriptor { at, user } => resolve(late.of(*at, *user)?).ok()?.pieces().one_row()?,
             _ => return None,
         };
         Some(segment).filter(|segment| segment.len <= QUICK_BYTES)
@@ -161,6 +201,7 @@ impl Task {
                     [dst.at..dst.at + size_of::<u64>(), src.at..src.at + size_of::<u64>()]
                 }
             },
+            Task::Descriptor { at, .. } => [*at..*at + DESCRIPTOR_LEN, 0..0],
             _ => [0..0, 0..0],
         };
         cells.into_iter()
@@ -194,14 +235,18 @@ impl Task {
 
     /// A copy whose addresses are read when its turn comes becomes one of known addresses.
     #[inline]
-    fn bind(&mut self, status: &Status) -> Result<()> {
-        if let Task::Through(through) = self {
-            let plan = resolve(through)?;
-            if status.is_observed() {
-                status.tell_resolved(status.passed() + 1, &plan);
+    fn bind(&mut self, status: &Status, late: &mut LateBinding) -> Result<()> {
+        let plan = match self {
+            Task::Through(through) => resolve(through)?,
+            Task::Descriptor { at, user } => {
+                resolve(late.of(*at, *user).expect("loaded, as long as a lane has such copies"))?
             }
-            *self = Task::from(plan);
+            _ => return Ok(()),
+        };
+        if status.is_observed() {
+            status.tell_resolved(status.passed() + 1, &plan);
         }
+        *self = Task::from(plan);
         Ok(())
     }
 
@@ -243,17 +288,19 @@ impl Task {
                 Ok(true)
             }
             Task::Wait(_) | Task::Nothing => Ok(true),
-            Task::Through(_) | Task::After(_) | Task::Call(_) => unreachable!("handled before"),
+            Task::Through(_) | Task::Descriptor { .. } | Task::After(_) | Task::Call(_) => {
+                unreachable!("handled before")
+            }
         }
     }
 
     /// Prefetches the memory of work whose turn comes soon.
     #[inline]
-    pub fn prefetch(&self) {
+    pub fn prefetch(&self, late: &mut LateBinding) {
         match self {
             Task::Linear { dst, src, .. } => copy::prefetch(*dst, *src),
-            Task::Through(through) => {
-                if let Some((dst, src)) = peek(through) {
+            Task::Descriptor { at, user } => {
+                if let Some((dst, src)) = late.of(*at, *user).and_then(peek) {
                     copy::prefetch(dst, src);
                 }
             }
@@ -264,12 +311,8 @@ impl Task {
     /// Prefetches what says where the memory of later work is.
     #[inline]
     pub fn prefetch_cells(&self) {
-        if let Task::Through(through) = self {
-            let (one, other) = match through.through {
-                Through::Descriptor { at, .. } => (at, at + DESCRIPTOR_LEN - 1),
-                Through::Cells { dst, src, .. } => (dst.at, src.at),
-            };
-            copy::prefetch(one, other);
+        if let Task::Descriptor { at, .. } = self {
+            copy::prefetch(*at, at + DESCRIPTOR_LEN - 1);
         }
     }
 

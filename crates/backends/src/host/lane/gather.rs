@@ -9,7 +9,7 @@
 use super::{Lane, Quantum};
 use crate::host::{
     engine::OwnedTeam,
-    task::Task,
+    task::{LateBinding, Task},
     team::{MIN_TEAM_BYTES, Team, TeamWork},
 };
 use ferry_core::{Pieces, Segment, sync::Arc};
@@ -34,7 +34,12 @@ pub(super) enum Gathering {
 
 impl Lane {
     /// Gathers tasks at the front of the hand, unless there are too few.
-    pub(super) fn gather(self: &Arc<Self>, hand: &VecDeque<Task>, turn: &Quantum) -> Gathering {
+    pub(super) fn gather(
+        self: &Arc<Self>,
+        hand: &VecDeque<Task>,
+        turn: &Quantum,
+        late: &mut LateBinding,
+    ) -> Gathering {
         let most = match turn {
             Quantum::Helper { ticket, .. } => ticket.saturating_sub(self.status.passed()) as usize,
             Quantum::Worker { .. } => usize::MAX,
@@ -43,11 +48,12 @@ impl Lane {
         if run < MIN_OPS || !self.may_gather() {
             return Gathering::Singly(run.max(1));
         }
-        let sampled: usize = hand.iter().take(SAMPLES).filter_map(Task::segment).map(|one| one.len).sum();
+        let mut segment = |task: &Task| task.segment(late);
+        let sampled: usize = hand.iter().take(SAMPLES).filter_map(&mut segment).map(|one| one.len).sum();
         if sampled / SAMPLES * run < MIN_TEAM_BYTES {
             return Gathering::Singly(run);
         }
-        let segments = take_bytes(hand.iter().take(run).map_while(Task::segment));
+        let segments = take_bytes(hand.iter().take(run).map_while(&mut segment));
         let count = segments.len();
         let cells = hand.iter().take(count).flat_map(Task::cells);
         let portions = if are_apart(&segments, cells) {
@@ -166,7 +172,11 @@ mod tests {
         let turn = Quantum::Worker { moved: 0, calls: false };
         let half = PIECES / 2;
         let mut hand: VecDeque<_> = (0..half).map(|piece| copy(&memory, half + piece, piece)).collect();
-        let count = |hand: &VecDeque<Task>, turn: &Quantum| match lane().gather(hand, turn) {
+        let count = |hand: &VecDeque<Task>, turn: &Quantum| match lane().gather(
+            hand,
+            turn,
+            &mut LateBinding::default(),
+        ) {
             Gathering::Team(mut team, count) => {
                 team.close();
                 Ok(count)
