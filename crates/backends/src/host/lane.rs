@@ -329,26 +329,32 @@ impl Lane {
                 late.load(|| lock(&self.state).late.clone());
             }
             if singly == 0 && !has_begun && !hand.is_empty() {
-                match self.gather(&hand, &turn, &mut late) {
-                    Gathering::Singly(ops) => singly = ops,
-                    Gathering::Team(mut team, ops) => {
-                        if mem::take(&mut unannounced) > 0 {
-                            self.announce();
-                        }
-                        has_passed = false;
-                        if self.finish_team(&mut team, &mut turn) {
-                            self.pass_all(hand.drain(..ops));
-                            turn.count(ops * OP_COST);
-                        } else {
-                            team.close();
-                            singly = ops;
-                        }
-                        if turn.is_over(self) {
-                            return self.put_back(hand);
-                        }
-                        continue;
-                    }
+                let gathered = self.gather(&hand, &turn, &mut late);
+                if !matches!(gathered, Gathering::Singly(_)) && mem::take(&mut unannounced) > 0 {
+                    self.announce();
                 }
+                let (ops, is_done) = match gathered {
+                    Gathering::Singly(ops) => (ops, false),
+                    Gathering::Alone(segments) => {
+                        (segments.len(), gather::finish_alone(self, &segments, &mut turn))
+                    }
+                    Gathering::Team(mut team, ops) => (ops, self.finish_team(&mut team, &mut turn)),
+                };
+                if is_done {
+                    has_passed = false;
+                    self.pass_all(hand.drain(..ops));
+                    turn.count(ops * OP_COST);
+                    if turn.is_over(self) {
+                        return self.put_back(hand);
+                    }
+                    continue;
+                }
+                singly = ops;
+                if turn.is_late() {
+                    return self.put_back(hand);
+                }
+                // An abort may have come meanwhile.
+                continue;
             }
             let Some(item) = hand.front_mut() else {
                 has_passed = false;

@@ -7,6 +7,7 @@
 //! had begun. That is right, since each gives the same bytes when it is done twice.
 
 use super::{Lane, Quantum};
+use crate::bytes::copy::{self, Cursor};
 use crate::host::{
     engine::OwnedTeam,
     task::{LateBinding, Task},
@@ -21,6 +22,9 @@ const MIN_OPS: usize = 64;
 const MAX_OPS: usize = 1024;
 /// More bytes are not gathered in one go: none of them has passed before all have.
 const MAX_BYTES: usize = 8 << 20;
+/// Fewer bytes of copies whose addresses are read when they run are not gathered; of others, what is too
+/// little for a team. Reading the addresses of many in a row is what is gained.
+const MIN_LATE_BYTES: usize = 128 << 10;
 /// Tasks that are looked at to reckon how many bytes there are: looking up addresses takes time.
 const SAMPLES: usize = 4;
 
@@ -28,6 +32,8 @@ const SAMPLES: usize = 4;
 pub(super) enum Gathering {
     /// So many tasks, from the first on, are done by the team.
     Team(OwnedTeam, usize),
+    /// These are what as many tasks move, too few bytes to share.
+    Alone(Vec<Segment>),
     /// So many tasks are to be done one by one.
     Singly(usize),
 }
@@ -50,18 +56,20 @@ impl Lane {
         }
         let mut segment = |task: &Task| task.segment(late);
         let sampled: usize = hand.iter().take(SAMPLES).filter_map(&mut segment).map(|one| one.len).sum();
-        if sampled / SAMPLES * run < MIN_TEAM_BYTES {
+        let is_late_bound = hand.front().is_some_and(Task::is_late_bound);
+        let least = if is_late_bound { MIN_LATE_BYTES } else { MIN_TEAM_BYTES };
+        if sampled / SAMPLES * run < least {
             return Gathering::Singly(run);
         }
         let segments = take_bytes(hand.iter().take(run).map_while(&mut segment));
         let count = segments.len();
         let cells = hand.iter().take(count).flat_map(Task::cells);
-        let portions = if are_apart(&segments, cells) {
-            Team::portions(Pieces::Segments(&segments), self.engine.cpus())
-        } else {
-            None
+        if count < MIN_OPS || !are_apart(&segments, cells) {
+            return Gathering::Singly(count.max(1));
+        }
+        let Some(portions) = Team::portions(Pieces::Segments(&segments), self.engine.cpus()) else {
+            return if is_late_bound { Gathering::Alone(segments) } else { Gathering::Singly(count) };
         };
-        let Some(portions) = portions else { return Gathering::Singly(count.max(1)) };
         let team = Team::new(TeamWork::Many(segments), portions, self.number(), self.engine.cpus());
         Gathering::Team(self.engine.open_team(team), count)
     }
@@ -88,6 +96,22 @@ impl Lane {
             if turn.is_late() {
                 return false;
             }
+        }
+    }
+}
+
+/// Moves what was gathered and is not shared. Returns whether all of it is done.
+pub(super) fn finish_alone(lane: &Lane, segments: &[Segment], turn: &mut Quantum) -> bool {
+    let mut cursor = Cursor::default();
+    loop {
+        if lane.is_aborted() || lane.status.is_halted() || turn.is_late() {
+            return false;
+        }
+        // SAFETY: the submitter keeps the memory valid until the tasks have passed, which are in the hand.
+        match unsafe { copy::advance(Pieces::Segments(segments), &mut cursor, super::SLICE) } {
+            Ok(true) => return true,
+            Ok(false) => turn.count(super::SLICE),
+            Err(_) => return false,
         }
     }
 }
@@ -181,6 +205,7 @@ mod tests {
                 team.close();
                 Ok(count)
             }
+            Gathering::Alone(segments) => panic!("{} ops", segments.len()),
             Gathering::Singly(count) => Err(count),
         };
         assert_eq!(count(&hand, &turn), Ok(half));
