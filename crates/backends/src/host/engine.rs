@@ -303,9 +303,9 @@ impl Engine {
         self.teams.need_help(lane)
     }
 
-    /// Spins while there are ops left before what is waited for, or for as long as spinning is thought to pay.
-    /// Returns whether none are left. The more are, the less often it looks: every look takes the cache line
-    /// of the thread that does them.
+    /// Spins while there are ops left before what is waited for, or for as long as spinning is thought to
+    /// pay. Returns whether none are left. The more are, the less often it looks: every look takes the cache
+    /// line of the thread that does them.
     pub fn spin(&self, left: impl Fn() -> Option<usize>) -> bool {
         let Some(mut ops) = left() else { return true };
         if !self.spins {
@@ -347,9 +347,9 @@ impl Engine {
         }
     }
 
-    /// Stays near a lane as a worker, or as a thread that `calls`: until there is `more`, until it is `called`,
-    /// or until another lane is ready. Looks for more seldom, since every look takes the submitter's cache
-    /// line away.
+    /// Stays near a lane as a worker, or as a thread that `calls`: until there is `more`, until it is
+    /// `called`, or until another lane is ready. Looks for more seldom, since every look takes the
+    /// submitter's cache line away.
     pub fn linger(&self, calls: usize, more: impl Fn() -> bool, called: impl Fn() -> bool) {
         if !self.spins {
             return;

@@ -15,6 +15,7 @@ mod fence;
 mod gather;
 mod pace;
 mod queue;
+mod together;
 mod waiters;
 
 use super::{
@@ -335,10 +336,8 @@ impl Lane {
                 }
                 let (ops, is_done) = match gathered {
                     Gathering::Singly(ops) => (ops, false),
-                    Gathering::Alone(segments) => {
-                        (segments.len(), gather::finish_alone(self, &segments, &mut turn))
-                    }
-                    Gathering::Team(mut team, ops) => (ops, self.finish_team(&mut team, &mut turn)),
+                    Gathering::Alone(segments) => (segments.len(), self.finish_alone(&segments, &mut turn)),
+                    Gathering::Team(team, ops) => (ops, self.finish_team(team, &mut turn)),
                 };
                 if is_done {
                     has_passed = false;

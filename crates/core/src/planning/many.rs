@@ -58,15 +58,15 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
             if self.add_plain(item, &rows) {
                 self.item += 1;
                 if self.plain.is_full() {
-                    self.plain.settle()?;
+                    self.plain.confirm()?;
                 }
                 continue;
             }
-            self.plain.settle()?;
+            self.plain.confirm()?;
             self.add_other(item, rows).map_err(|error| Misfit { item, error })?;
             self.item += 1;
         }
-        self.plain.settle()
+        self.plain.confirm()
     }
 
     /// As [`add_all`](Self::add_all), for runs in arrays: many that lie in the same two blocks are checked in
@@ -79,7 +79,7 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
             let is_plain = self.add_inside(&runs.part(before, usize::MAX));
             let done = self.item - first;
             if is_plain {
-                self.plain.settle_runs(first + before, &runs.part(before, done - before))?;
+                self.plain.confirm_runs(first + before, &runs.part(before, done - before))?;
             }
             let rows = |((dst, src), len): ((&usize, &usize), &usize)| Rows::linear(*dst, *src, *len);
             let part = runs.part(done, one_by_one);
@@ -92,9 +92,9 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         Ok(())
     }
 
-    /// Adds runs as long as they lie in the two blocks of the last piece, or in its block and its plain range:
-    /// there is no rule to apply then, and nothing to look up. Returns whether they lie in plain memory, which
-    /// is still to be looked at.
+    /// Adds runs as long as they lie in the two blocks of the last piece, or in its block and its plain
+    /// range: there is no rule to apply then, and nothing to look up. Returns whether they lie in plain
+    /// memory, which is still to be looked at.
     #[inline(never)]
     fn add_inside(&mut self, runs: &Runs) -> bool {
         let (plain, run) = (self.plain.both(), self.run);

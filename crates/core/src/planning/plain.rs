@@ -86,7 +86,7 @@ impl<'a> PlainEnd<'a> {
     }
 
     /// Takes bytes of piece `item` that lie in plain host memory, as far as the survey can say; whether all
-    /// of them can be accessed is looked at later, by [`settle`](Self::settle).
+    /// of them can be accessed is looked at later, by [`confirm`](Self::confirm).
     #[inline]
     pub(super) fn take(&mut self, item: usize, addr: usize, len: usize) -> bool {
         let Some(survey) = &mut self.survey else { return false };
@@ -112,7 +112,7 @@ impl<'a> PlainEnd<'a> {
 
     /// The destination and the source of pieces that go on where the last one was: a block and a plain range
     /// that has no block in it. Whether these can be accessed is looked at later, by
-    /// [`settle_runs`](Self::settle_runs).
+    /// [`confirm_runs`](Self::confirm_runs).
     pub(super) fn both(&self) -> Option<(Lookup, Lookup)> {
         let plain = Lookup::plain(&self.range);
         (self.is_clear && self.survey.is_some()).then_some(match self.access {
@@ -122,13 +122,13 @@ impl<'a> PlainEnd<'a> {
     }
 
     /// Looks whether runs between [`both`](Self::both) can be accessed, of which the first is piece `item`.
-    pub(super) fn settle_runs(&mut self, item: usize, runs: &Runs) -> Result<(), Misfit> {
+    pub(super) fn confirm_runs(&mut self, item: usize, runs: &Runs) -> Result<(), Misfit> {
         let addrs = if self.is_dst() { runs.dsts } else { runs.srcs };
         for (part, (addrs, lens)) in addrs.chunks(TOGETHER).zip(runs.lens.chunks(TOGETHER)).enumerate() {
             let ranges = addrs.iter().zip(lens).map(|(addr, len)| PlainRange { addr: *addr, len: *len });
             self.pending.extend(ranges);
             self.items.extend((item + part * TOGETHER..).take(addrs.len()));
-            self.settle()?;
+            self.confirm()?;
         }
         Ok(())
     }
@@ -141,12 +141,12 @@ impl<'a> PlainEnd<'a> {
 
     /// Looks whether what was taken can be accessed. Returns the first piece that cannot.
     #[inline]
-    pub(super) fn settle(&mut self) -> Result<(), Misfit> {
-        if self.pending.is_empty() { Ok(()) } else { self.look() }
+    pub(super) fn confirm(&mut self) -> Result<(), Misfit> {
+        if self.pending.is_empty() { Ok(()) } else { self.find_missing() }
     }
 
     #[inline(never)]
-    fn look(&mut self) -> Result<(), Misfit> {
+    fn find_missing(&mut self) -> Result<(), Misfit> {
         let mut first = 0;
         while let (Some(survey), true) = (&self.survey, first < self.pending.len()) {
             first += survey.count_there(&self.pending[first..]);

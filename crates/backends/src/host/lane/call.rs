@@ -1,5 +1,5 @@
-//! Users' functions: a lane has no owner while one runs, on a thread of the pool. That thread goes on with the
-//! lane as a worker does, and stays near it for a while: where functions and copies take turns, nobody is
+//! Users' functions: a lane has no owner while one runs, on a thread of the pool. That thread goes on with
+//! the lane as a worker does, and stays near it for a while: where functions and copies take turns, nobody is
 //! woken for either.
 
 use super::{Lane, Phase, Quantum};

@@ -1,15 +1,13 @@
-//! Small copies in a row that can be done in any order, gathered into one that several threads share
-//! ([0012](../../../../../docs/decisions/0012-large-copies-are-shared.md)).
+//! Small copies in a row that can be done in any order, gathered into one. Several threads share it if it is
+//! large enough (`team.rs`); `together.rs` does it for its lane.
 //!
 //! A run of copies is gathered as long as each is one piece and none writes what another one, or the lookup
 //! of another one's addresses, reads or writes. Its tasks stay in the hand until all of it is done: whatever
 //! comes between (an abort, a deadline, a fault), they are done again one by one, or dropped, as if nothing
 //! had begun. That is right, since each gives the same bytes when it is done twice.
 
-use super::{Lane, Quantum};
-use crate::bytes::copy::{self, Cursor};
 use crate::host::{
-    engine::OwnedTeam,
+    engine::{Engine, OwnedTeam},
     task::{LateBinding, Task},
     team::{MIN_TEAM_BYTES, Team, TeamWork},
 };
@@ -38,82 +36,36 @@ pub(super) enum Gathering {
     Singly(usize),
 }
 
-impl Lane {
-    /// Gathers tasks at the front of the hand, unless there are too few.
-    pub(super) fn gather(
-        self: &Arc<Self>,
-        hand: &VecDeque<Task>,
-        turn: &Quantum,
-        late: &mut LateBinding,
-    ) -> Gathering {
-        let most = match turn {
-            Quantum::Helper { ticket, .. } => ticket.saturating_sub(self.status.passed()) as usize,
-            Quantum::Worker { .. } => usize::MAX,
-        };
-        let run = hand.iter().take(most.min(MAX_OPS)).take_while(|task| task.is_small_copy()).count();
-        if run < MIN_OPS || !self.may_gather() {
-            return Gathering::Singly(run.max(1));
-        }
-        let mut segment = |task: &Task| task.segment(late);
-        let sampled: usize = hand.iter().take(SAMPLES).filter_map(&mut segment).map(|one| one.len).sum();
-        let is_late_bound = hand.front().is_some_and(Task::is_late_bound);
-        let least = if is_late_bound { MIN_LATE_BYTES } else { MIN_TEAM_BYTES };
-        if sampled / SAMPLES * run < least {
-            return Gathering::Singly(run);
-        }
-        let segments = take_bytes(hand.iter().take(run).map_while(&mut segment));
-        let count = segments.len();
-        let cells = hand.iter().take(count).flat_map(Task::cells);
-        if count < MIN_OPS || !are_apart(&segments, cells) {
-            return Gathering::Singly(count.max(1));
-        }
-        let Some(portions) = Team::portions(Pieces::Segments(&segments), self.engine.cpus()) else {
-            return if is_late_bound { Gathering::Alone(segments) } else { Gathering::Singly(count) };
-        };
-        let team = Team::new(TeamWork::Many(segments), portions, self.number(), self.engine.cpus());
-        Gathering::Team(self.engine.open_team(team), count)
+/// Gathers no more than `most` tasks at the front of the hand for a team of `lane`, unless there are too few.
+pub(super) fn gather(
+    hand: &VecDeque<Task>,
+    most: usize,
+    late: &mut LateBinding,
+    engine: &Arc<Engine>,
+    lane: usize,
+) -> Gathering {
+    let run = hand.iter().take(most.min(MAX_OPS)).take_while(|task| task.is_small_copy()).count();
+    if run < MIN_OPS {
+        return Gathering::Singly(run.max(1));
     }
-
-    /// Whether nobody is told of each op, and somebody may help. Where a failure stops all, nothing behind an
-    /// op that may fail is begun.
-    fn may_gather(&self) -> bool {
-        let is_told = self.pace.is_some() || self.status.is_observed();
-        !is_told && !self.status.stops_all_on_failure() && self.engine.cpus() > 1
+    let mut segment = |task: &Task| task.segment(late);
+    let sampled: usize = hand.iter().take(SAMPLES).filter_map(&mut segment).map(|one| one.len).sum();
+    let is_late_bound = hand.front().is_some_and(Task::is_late_bound);
+    let least = if is_late_bound { MIN_LATE_BYTES } else { MIN_TEAM_BYTES };
+    if sampled / SAMPLES * run < least {
+        return Gathering::Singly(run);
     }
-
-    /// Does the work of a team as its owner, until it is done. Returns whether it is.
-    pub(super) fn finish_team(self: &Arc<Self>, team: &mut OwnedTeam, turn: &mut Quantum) -> bool {
-        loop {
-            if self.is_aborted() || self.status.is_halted() {
-                return false;
-            }
-            match team.step() {
-                Ok(true) => return true,
-                Ok(false) => turn.count(super::SLICE),
-                // Which of them it was is found out one by one.
-                Err(_) => return false,
-            }
-            if turn.is_late() {
-                return false;
-            }
-        }
+    let segments = take_bytes(hand.iter().take(run).map_while(&mut segment));
+    let count = segments.len();
+    let cells = hand.iter().take(count).flat_map(Task::cells);
+    if count < MIN_OPS || !are_apart(&segments, cells) {
+        return Gathering::Singly(count.max(1));
     }
-}
-
-/// Moves what was gathered and is not shared. Returns whether all of it is done.
-pub(super) fn finish_alone(lane: &Lane, segments: &[Segment], turn: &mut Quantum) -> bool {
-    let mut cursor = Cursor::default();
-    loop {
-        if lane.is_aborted() || lane.status.is_halted() || turn.is_late() {
-            return false;
-        }
-        // SAFETY: the submitter keeps the memory valid until the tasks have passed, which are in the hand.
-        match unsafe { copy::advance(Pieces::Segments(segments), &mut cursor, super::SLICE) } {
-            Ok(true) => return true,
-            Ok(false) => turn.count(super::SLICE),
-            Err(_) => return false,
-        }
-    }
+    let Some(portions) = Team::portions(Pieces::Segments(&segments), engine.cpus()) else {
+        return if is_late_bound { Gathering::Alone(segments) } else { Gathering::Singly(count) };
+    };
+    let team = Team::new(TeamWork::Many(segments), portions, lane, engine.cpus());
+    Gathering::Team(engine.open_team(team), count)
 }
 
 /// As many as are of no more than `MAX_BYTES`.
@@ -151,7 +103,7 @@ fn are_apart(segments: &[Segment], cells: impl Iterator<Item = Range<usize>>) ->
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{host::engine::Engine, os::fault};
+    use crate::{host::lane::Lane, os::fault};
     use ferry_core::{Fence, Status};
 
     fn segment((dst, src, len): (usize, usize, usize)) -> Segment {
@@ -193,30 +145,26 @@ mod tests {
     #[test]
     fn a_run_of_copies_that_are_apart_is_gathered_and_no_more() {
         let memory = vec![0_u8; PIECE * PIECES];
-        let turn = Quantum::Worker { moved: 0, calls: false };
         let half = PIECES / 2;
         let mut hand: VecDeque<_> = (0..half).map(|piece| copy(&memory, half + piece, piece)).collect();
-        let count = |hand: &VecDeque<Task>, turn: &Quantum| match lane().gather(
-            hand,
-            turn,
-            &mut LateBinding::default(),
-        ) {
-            Gathering::Team(mut team, count) => {
-                team.close();
-                Ok(count)
-            }
-            Gathering::Alone(segments) => panic!("{} ops", segments.len()),
-            Gathering::Singly(count) => Err(count),
-        };
-        assert_eq!(count(&hand, &turn), Ok(half));
-        let waiter = Quantum::Helper { ticket: 200, deadline: None };
-        assert_eq!(count(&hand, &waiter), Ok(200), "no more than is waited for");
+        let engine = Engine::new(Arc::new(()), 2);
+        let count =
+            |hand: &VecDeque<Task>, most| match gather(hand, most, &mut LateBinding::default(), &engine, 0) {
+                Gathering::Team(mut team, count) => {
+                    team.close();
+                    Ok(count)
+                }
+                Gathering::Alone(segments) => panic!("{} ops", segments.len()),
+                Gathering::Singly(count) => Err(count),
+            };
+        assert_eq!(count(&hand, usize::MAX), Ok(half));
+        assert_eq!(count(&hand, 200), Ok(200), "no more than is waited for");
         hand.insert(150, Task::Nothing);
-        assert_eq!(count(&hand, &turn), Ok(150), "other work ends it");
+        assert_eq!(count(&hand, usize::MAX), Ok(150), "other work ends it");
         hand.truncate(MIN_OPS - 1);
-        assert_eq!(count(&hand, &turn), Err(MIN_OPS - 1), "too few");
+        assert_eq!(count(&hand, usize::MAX), Err(MIN_OPS - 1), "too few");
         hand.extend((0..half).map(|piece| copy(&memory, half + piece, piece)));
-        assert_eq!(count(&hand, &turn), Err(MIN_OPS - 1 + half), "some write the same");
+        assert_eq!(count(&hand, usize::MAX), Err(MIN_OPS - 1 + half), "some write the same");
     }
 
     #[test]
