@@ -455,6 +455,15 @@ impl Lane {
         if state.phase == Phase::Idle {
             state = self.forget_late(state);
         }
+        self.stay_near(turn, state)
+    }
+
+    /// Stays near the lane for a while, as a worker whose lane it was, and takes it if it is ready then.
+    fn stay_near<'a>(
+        self: &'a Arc<Self>,
+        turn: &Quantum,
+        mut state: MutexGuard<'a, LaneState>,
+    ) -> Option<VecDeque<Task>> {
         let calls = usize::from(turn.calls());
         // One that may call is enough, and the others would take the CPUs from it.
         let may_linger = self.pace.is_none() && (calls > 0 || state.callers == 0);

@@ -67,8 +67,20 @@ impl Lane {
         if self.pace.is_some() {
             return self.put_back(VecDeque::new());
         }
-        let hand = self.take(&mut lock(&self.state));
-        self.run(hand, Quantum::Worker { moved: 0, calls: true });
+        let turn = Quantum::Worker { moved: 0, calls: true };
+        let mut state = lock(&self.state);
+        let hand = if state.spinners > 0 && !state.work.is_empty() && !state.is_at_call() {
+            // Who waits is awake, and has nothing else to do.
+            self.make_ready(state);
+            self.stay_near(&turn, lock(&self.state))
+        } else {
+            let hand = self.take(&mut state);
+            drop(state);
+            Some(hand)
+        };
+        if let Some(hand) = hand {
+            self.run(hand, turn);
+        }
         self.engine.relieve();
     }
 
