@@ -19,9 +19,10 @@ use tree::{Tree, read};
 pub use trial::run as trial;
 
 /// Pages of docs/ that are for users.
-const USER_GUIDES: [&str; 12] = [
+const USER_GUIDES: [&str; 13] = [
     "ENVIRONMENT.md",
     "IPC.md",
+    "checking.md",
     "clients.md",
     "cuda.md",
     "npu-smi.md",
@@ -151,6 +152,11 @@ fn build(root: &Path) -> Result<(Tree, Wheel), String> {
     }
     for name in USER_GUIDES {
         tree.file(doc.join(name), read(&root.join("docs").join(name))?);
+    }
+    let findings =
+        std::fs::read_dir(root.join("docs/findings")).map_err(|e| format!("docs/findings: {e}"))?;
+    for page in findings.flatten() {
+        tree.file(doc.join("findings").join(page.file_name()), read(&page.path())?);
     }
     for name in pictures::NAMES {
         tree.file(doc.join("pictures").join(name), read(&root.join("docs/pictures").join(name))?);

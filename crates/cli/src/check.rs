@@ -41,7 +41,7 @@ use suppressions::Suppressions;
 \n\
 Exit code: 99 (--error-exitcode) when there are errors, also if a signal ended the program; else the\n\
 program's own. Warnings do not change it.\n\
-docs/findings has a page for each finding.")]
+`ferry explain FERRY-HOST-READ` says what a finding means and how to mend it.")]
 pub struct CheckArgs {
     #[command(flatten)]
     machine: Machine,

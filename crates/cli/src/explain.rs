@@ -1,4 +1,5 @@
-//! `ferry explain CODE`: what an error code means, what usually causes it, and what helps.
+//! `ferry explain CODE`: what an error code means, what usually causes it, and what helps; or what a finding
+//! of `ferry check` means (`findings`).
 //!
 //! Codes, names and meanings are read from the headers, which are compiled into the command
 //! (`ferry_abi::codes`); causes and ways out are rows of tables in `advice` and `captures`. A code that the
@@ -16,12 +17,13 @@ use captures::CAPTURES;
 
 mod advice;
 mod captures;
+mod findings;
 
 /// Options of `ferry explain`.
 #[derive(clap::Args)]
-#[command(after_help = "Exit code: 0; 2 when there is no such code.")]
+#[command(after_help = "Exit code: 0; 2 when there is no such code or finding.")]
 pub struct ExplainArgs {
-    /// Codes by number or name: 107000, ACL_ERROR_RT_PARAM_INVALID, rt_param_invalid
+    /// Codes by number or name, and findings: 107000, ACL_ERROR_RT_PARAM_INVALID, FERRY-HOST-READ
     #[arg(required = true, value_name = "CODE")]
     codes: Vec<String>,
 }
@@ -31,8 +33,8 @@ pub fn main(args: &ExplainArgs) -> Result<ExitCode> {
     let mut unknown = Vec::new();
     let mut texts = Vec::new();
     for word in &args.codes {
-        match find(word) {
-            Some(code) => texts.push(text(code)),
+        match find(word).map(text).or_else(|| findings::find(word)) {
+            Some(text) => texts.push(text),
             None => unknown.push(word.as_str()),
         }
     }
@@ -69,7 +71,7 @@ fn nearest(word: &str) -> String {
         return format!("did you mean {}?", like.iter().take(5).copied().collect::<Vec<_>>().join(", "));
     }
     "codes have six digits, such as 107000, or a name, such as ACL_ERROR_RT_PARAM_INVALID (acl/acl_base.h \
-     and acl/error_codes have all)"
+     and acl/error_codes have all); findings are called as in FERRY-HOST-READ"
         .to_owned()
 }
 

@@ -84,6 +84,14 @@ fn known_codes_are_explained_beside_unknown_ones() {
     assert!(text(&run.stderr).contains("1 is no error code"), "{}", text(&run.stderr));
 }
 
+#[test]
+fn findings_are_explained_beside_codes() {
+    let run = output(&mut ferry(&["explain", "107002", "ferry-lost"]));
+    let said = text(&run.stdout);
+    assert!(run.status.success() && said.starts_with("107002 "), "{said}");
+    assert!(said.contains("\n# FERRY-LOST: ") && said.contains("How to fix it"), "{said}");
+}
+
 /// The names of codes in a source file, or in all below a folder.
 fn names_in(path: &Path, found: &mut BTreeSet<String>) {
     if path.is_dir() {

@@ -146,10 +146,47 @@ fn is_call_of(function: u64, back: u64) -> bool {
         let distance = i32::from_le_bytes([code[4], code[5], code[6], code[7]]);
         let target = back.wrapping_add_signed(i64::from(distance));
         // A target that begins no function is a stub that leads to one.
-        return target == function || function_at(target) != Some(target);
+        return target == function
+            || function_at(target) != Some(target)
+                && behind_stub(target).is_none_or(|behind| behind == function);
     }
     // A call through a register or memory takes two to seven bytes, with its number in the second one.
-    (2..=7).any(|len| code[8 - len] == INDIRECT && code[9 - len] >> 3 & 7 == 2)
+    (2..=7).any(|len| {
+        let (first, operand, scaled) = (code[8 - len], code[9 - len], code[10 - len.max(3)]);
+        first == INDIRECT && operand >> 3 & 7 == 2 && len == indirect_len(operand, scaled)
+    })
+}
+
+/// The length of a call through a register or memory, from its second byte and its third.
+fn indirect_len(operand: u8, scaled: u8) -> usize {
+    let (mode, base) = (operand >> 6, operand & 7);
+    let has_scale = mode != 3 && base == 4;
+    let distance = match mode {
+        0 if base == 5 || has_scale && scaled & 7 == 5 => 4,
+        1 => 1,
+        2 => 4,
+        _ => 0,
+    };
+    2 + usize::from(has_scale) + distance
+}
+
+/// The function that a stub of the procedure linkage table jumps to. Who has returned there has been called,
+/// so the loader has filled its slot. `None` if it is another kind of stub.
+fn behind_stub(stub: u64) -> Option<u64> {
+    const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+    const BND: u8 = 0xf2;
+    const JUMP: [u8; 2] = [0xff, 0x25];
+    let table = UnwindTables::of(stub).filter(|table| table.is_inside(stub + 16))?;
+    // SAFETY: sixteen bytes of a loaded file's code, which can be read.
+    let code: [u8; 16] = unsafe { (stub as *const [u8; 16]).read() };
+    let marked = if code.starts_with(&ENDBR64) { 4 } else { 0 };
+    let jump = marked + usize::from(code[marked] == BND);
+    let distance = code[jump..].strip_prefix(&JUMP)?.first_chunk().copied().map(i32::from_le_bytes)?;
+    let behind = stub + (jump + JUMP.len() + 4) as u64;
+    let slot = behind.wrapping_add_signed(i64::from(distance));
+    let is_word = table.is_inside(slot) || UnwindTables::of(slot).is_some();
+    // SAFETY: a word of the loaded file, which its own code reads.
+    is_word.then(|| unsafe { (slot as *const u64).read_unaligned() })
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
@@ -183,6 +220,23 @@ mod tests {
             [innermost as fn(&mut Vec<u64>) as usize, outer as fn(&mut Vec<u64>) -> usize as usize];
         for (frame, function) in frames.iter().zip(functions) {
             assert_eq!(function_at(*frame - 1), Some(function as u64), "{frames:x?}");
+        }
+    }
+
+    #[test]
+    fn calls_through_registers_and_memory_have_their_length() {
+        for (name, code, want) in [
+            ("call *%rax", [0xff, 0xd0, 0], 2),
+            ("call *(%rax)", [0xff, 0x10, 0], 2),
+            ("call *(%rsp)", [0xff, 0x14, 0x24], 3),
+            ("call *8(%rax)", [0xff, 0x50, 8], 3),
+            ("call *8(%rsp)", [0xff, 0x54, 0x24], 4),
+            ("call *x(%rip)", [0xff, 0x15, 0], 6),
+            ("call *x(%rax)", [0xff, 0x90, 0], 6),
+            ("call *x(,%rax,8)", [0xff, 0x14, 0xc5], 7),
+            ("call *x(%rax,%rax,8)", [0xff, 0x94, 0xc0], 7),
+        ] {
+            assert_eq!(indirect_len(code[1], code[2]), want, "{name}");
         }
     }
 

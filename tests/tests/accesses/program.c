@@ -77,6 +77,63 @@ static void neighbours(void)
     join();
 }
 
+typedef char sixteen __attribute__((vector_size(16), aligned(1)));
+__attribute__((noinline)) static void write_sixteen(size_t at)
+{
+    *(volatile sixteen *)(host + at) = (sixteen){7};
+}
+
+/* Accesses that begin before the bytes in flight, and some that end before them. */
+static void halves(void)
+{
+    up(100, 4);
+    write_sixteen(84);
+    write_sixteen(104);
+    up(8192 + 8, 4);
+    write_sixteen(8192 - 8); /* its last byte is the one before */
+    join();
+    up(100, 4);
+    write_sixteen(88);
+    join();
+    up(8192 - 64, 4);
+    up(8192 + 8, 4);
+    write_sixteen(8192 - 7);
+    join();
+    up(8192 + 8, 4);
+    write_sixteen(8192);
+    join();
+}
+
+/* Buffers of a list that begin before the bytes in flight, and one that ends before them. */
+static void lists(void)
+{
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    memset((char *)host, 0, 4096);
+    struct iovec list[] = {{(char *)host + 8, 8}, {(char *)host + 32, 68}};
+    down(100, 4);
+    CHECK(writev(ends[1], list, 2) == 76);
+    join();
+    list[1].iov_len++;
+    down(100, 4);
+    CHECK(writev(ends[1], list, 2) == 77);
+    join();
+}
+
+/* An access behind a system call that had the page open; of neighbours, so that the call is no mistake. */
+static void behind_calls(void)
+{
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    for (int turn = 0; turn < 3; turn++) {
+        up(100, 4);
+        CHECK(send_bytes(ends[1]) == 64);
+        CHECK(receive_bytes(ends[0]) == 64);
+        write_byte(101);
+        join();
+    }
+}
+
 static void calls(void)
 {
     int ends[2];
@@ -100,6 +157,39 @@ static void many(void)
     for (size_t at = 100; at < 10100; at++)
         CHECK(host[at] == 5);
     CHECK(host[99] == 1 && host[10100] == 1);
+}
+
+/* One mistake with many accesses, and another one behind it where the first did not come. */
+static void sweep(void)
+{
+    up(0, SIZE);
+    memset((char *)host, 5, SIZE - 4096);
+    write_byte(SIZE - 1);
+    join();
+    CHECK(host[0] == 5 && host[SIZE - 4097] == 5 && host[SIZE - 4096] == 1 && host[SIZE - 1] == 7);
+}
+
+/* A source may be read as often as the program likes; then it is written, and is a destination. */
+static void reads(void)
+{
+    size_t sum = 0;
+    for (int turn = 0; turn < 3; turn++) {
+        up(0, SIZE);
+        for (size_t at = 0; at < SIZE; at++)
+            sum += (size_t)host[at];
+        int ends[2];
+        CHECK(pipe(ends) == 0 && send_bytes(ends[1]) == 64);
+        write_byte(SIZE / 2);
+        sum += (size_t)host[SIZE / 2];
+        join();
+        write_byte(SIZE / 2);
+    }
+    CHECK(sum == 3 * (SIZE + 7) + 12);
+    up(0, SIZE);
+    read_byte(5000);
+    down(4096, 4096);
+    read_byte(5000);
+    join();
 }
 
 /* What is ordered by events is joined with the stream that waited. */
@@ -258,6 +348,67 @@ static void moves(void)
 }
 
 /* Another process reads memory in flight, as debuggers do: it gets an answer, and we have not accessed it. */
+/* Registered memory that is moved away, or mapped anew, before it is unregistered: what is there then is the
+   program's. */
+static void remapped(void)
+{
+    enum { LEN = 65536 };
+    for (int turn = 0; turn < 40; turn++) {
+        char *own = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(own != MAP_FAILED);
+        memset(own, 1, LEN);
+        TRY(aclrtHostRegisterV2(own, LEN, ACL_HOST_REG_PINNED));
+        TRY(aclrtMemcpyAsync(device, LEN, own, LEN, ACL_MEMCPY_HOST_TO_DEVICE, stream));
+        join();
+        if (turn % 2 == 0) {
+            char *other = mmap(NULL, LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            CHECK(other != MAP_FAILED);
+            CHECK(mremap(own, LEN, LEN, MREMAP_MAYMOVE | MREMAP_FIXED, other) == other);
+            aclrtHostUnregister(own);
+            CHECK(other[5] == 1);
+            CHECK(munmap(other, LEN) == 0);
+        } else {
+            int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+            CHECK(mmap(own, LEN, PROT_READ | PROT_WRITE, flags, -1, 0) == own);
+            own[5] = 3;
+            aclrtHostUnregister(own);
+            CHECK(own[4] == 0 && own[5] == 3);
+            CHECK(munmap(own, LEN) == 0);
+        }
+    }
+}
+
+/* Memory that the program shares with its children, and registers. */
+static void shared(void)
+{
+    const size_t bytes = 65536;
+    char *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(own != MAP_FAILED);
+    memset(own, 1, bytes);
+    host = own;
+    TRY(aclrtHostRegisterV2(own, bytes, ACL_HOST_REG_PINNED));
+    up(4096, 4096);
+    pid_t child = fork();
+    if (child == 0) {
+        own[4096] = 5;
+        _exit(0);
+    }
+    int status;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    CHECK(own[4096] == 5);
+    write_byte(4096 + 17);
+    join();
+    up(0, bytes);
+    join();
+    memset(own, 4, bytes);
+    down(0, bytes);
+    join();
+    CHECK(own[4096] == 5 && own[4096 + 17] == 7 && own[0] == 1);
+    TRY(aclrtHostUnregister(own));
+    write_byte(0);
+    CHECK(own[0] == 7 && munmap(own, bytes) == 0);
+}
+
 static void others(void)
 {
     int status = 0;
@@ -313,10 +464,12 @@ static const struct {
     const char *name;
     void (*run)(void);
 } parts[] = {
-    {"plain", plain},       {"neighbours", neighbours}, {"calls", calls}, {"many", many},
+    {"plain", plain},       {"neighbours", neighbours}, {"halves", halves}, {"lists", lists},
+    {"calls", calls},       {"behind_calls", behind_calls}, {"many", many}, {"sweep", sweep},
+    {"reads", reads},       {"shared", shared},
     {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
     {"registered", registered}, {"moves", moves}, {"device_pointer", device_pointer},
-    {"others", others},     {"device_handler", device_handler},
+    {"remapped", remapped}, {"others", others},     {"device_handler", device_handler},
 };
 
 int main(int count, char **words)

@@ -67,13 +67,19 @@ impl Mapping {
     /// The same memory at other addresses too, without access rights as long as this has none. This is shared
     /// memory.
     pub fn again(&self, name: &str) -> Result<Mapping> {
-        // SAFETY: nothing is taken away from this mapping, since its length is 0 here; the kernel chooses the
+        Mapping::again_of(self.addr, self.len, name)
+    }
+
+    /// A second mapping of shared memory that may be somebody else's.
+    pub fn again_of(addr: usize, len: usize, name: &str) -> Result<Mapping> {
+        let from = addr as *mut libc::c_void;
+        // SAFETY: nothing is taken away from that mapping, since its length is 0 here; the kernel chooses the
         // address.
-        let addr = unsafe { libc::mremap(self.part(0), 0, self.len, libc::MREMAP_MAYMOVE) };
+        let addr = unsafe { libc::mremap(from, 0, len, libc::MREMAP_MAYMOVE) };
         if addr == libc::MAP_FAILED {
-            return Err(system(&format!("reserving {} bytes of addresses for {name}", self.len)));
+            return Err(system(&format!("reserving {len} bytes of addresses for {name}")));
         }
-        Ok(Mapping { addr: addr as usize, len: self.len })
+        Ok(Mapping { addr: addr as usize, len })
     }
 
     /// Has pages that are yet to be touched come from a memory node, where the system allows the choice and

@@ -29,7 +29,7 @@ fn rule(id: FindingId) -> Value {
     json!({
         "id": id.name(),
         "shortDescription": { "text": id.title() },
-        "help": { "text": format!("{} More: docs/findings/{}.md.", id.remedy(), id.name()) },
+        "help": { "text": format!("{} More: ferry explain {}", id.remedy(), id.name()) },
         "defaultConfiguration": { "level": id.severity().name() },
     })
 }

@@ -22,11 +22,12 @@ mod run;
 mod twin;
 
 /// What the default run takes: each id, and what is seen in different ways.
-const SELECTION: [&str; 22] = [
+const SELECTION: [&str; 23] = [
     "read_result.c",
     "result_to_file.c",
     "write_after_upload.c",
     "neighbour_field.c",
+    "header_cleared.c",
     "matrix_columns.c",
     "registered_mapping.c",
     "producer_thread.c",

@@ -6,6 +6,7 @@
 //! are read by a system call, which fails where a load would fault.
 
 use super::translate::{lines, piece};
+use ferry_backends::os::page::read_up_to;
 use ferry_core::{Op, Seen};
 use ferry_watch::{
     ContentHasher, Fact,
@@ -128,13 +129,4 @@ fn pieces(op: &Op) -> Vec<Piece> {
 /// Reads memory of this process that may be gone.
 fn read(at: u64, to: &mut [u8]) -> bool {
     read_up_to(at, to) == to.len()
-}
-
-/// Reads memory of this process up to where there is none, and says how many bytes.
-pub(super) fn read_up_to(at: u64, to: &mut [u8]) -> usize {
-    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
-    let remote = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: to.len() };
-    // SAFETY: it writes `to` and nothing else, whatever lies at the other address.
-    let moved = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-    usize::try_from(moved).unwrap_or(0)
 }

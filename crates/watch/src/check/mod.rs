@@ -1,17 +1,18 @@
 //! The checker: finds memory that is touched while a copy in flight owns it, from the facts of a program.
 //!
 //! A copy is in flight from its call until the host has joined it, whether or not its bytes have moved: no
-//! finding depends on timing. `order` knows what comes before what, `races` which ops touch the same bytes,
-//! `written` which device bytes nobody wrote, `memory` what is allocated; `process` puts them together for
-//! one process. The CPU's own accesses come as facts that name the op ([`Fact::Access`]).
+//! finding depends on timing. `call_order` hands facts on in the order of the program's calls, `order` knows
+//! what comes before what, `races` which ops touch the same bytes, `written` which device bytes nobody wrote,
+//! `memory` what is allocated; `process` puts them together for one process. The CPU's own accesses come as
+//! facts that name the op ([`Fact::Access`]).
 //!
 //! Findings get their names here: each is symbolised when it is first seen, since a process may become
 //! another program later. One mistake is one finding; what is seen again is counted.
 //! Arrows: it knows facts, names and blocks; commands know it.
 
 mod accesses;
+mod call_order;
 mod captures;
-mod deferred;
 pub mod finding;
 mod frees;
 pub mod joins;
@@ -28,8 +29,9 @@ mod written;
 use std::collections::HashMap;
 
 use crate::blocks::BlockMap;
-use crate::fact::{CallSite, Fact, FactReader, FactSource};
+use crate::fact::{CallSite, Fact, FactReader, FactSource, Piece, Work};
 use crate::symbols::Symbols;
+use call_order::CallOrders;
 pub use finding::{CheckFinding, FindingId, FindingSeverity, FoundWork, StackFrame, TimelineSpot};
 use process::ProcessCheck;
 use raw::{RawFinding, RawPlace};
@@ -61,6 +63,7 @@ pub struct Checker {
     options: CheckOptions,
     symbols: Symbols,
     blocks: BlockMap,
+    calls: CallOrders,
     processes: HashMap<u32, ProcessCheck>,
     /// Memory that processes share.
     shared: SharedRaces,
@@ -90,20 +93,15 @@ impl FactReader for Checker {
             Fact::Unseen { reason } if !self.unseen.contains(reason) => self.unseen.push(reason.clone()),
             _ => {}
         }
-        let mut found = Vec::new();
         let process = self.processes.entry(source.process).or_default();
-        let names = CheckNames {
-            symbols: &self.symbols,
-            blocks: &self.blocks,
-            options: self.options,
-            process: source.process,
-        };
-        process.take(&names, source, fact, &mut found);
-        let shared = std::mem::take(&mut process.shared);
-        for access in shared {
-            found.extend(self.shared.add(&names, source.process, access));
+        process.has_ended |= matches!(fact, Fact::Ended { .. });
+        let is_launch = self.is_launch(source, fact);
+        if self.calls.add(source, fact, is_launch) {
+            return self.judge(source, fact, Vec::new());
         }
-        found.into_iter().for_each(|raw| self.add(source.process, raw));
+        while let Some(next) = self.calls.next(source.process) {
+            self.judge(next.source, &next.fact, next.resolved);
+        }
     }
 }
 
@@ -173,17 +171,49 @@ impl Checker {
         indices.for_each(|index| *index = places[*index]);
     }
 
-    fn finish_process(&mut self, number: u32, is_killed: bool) {
-        let Some(mut process) = self.processes.remove(&number) else { return };
+    /// Whether a fact submits a function of the library's own that will submit the tasks of a graph.
+    fn is_launch(&self, source: FactSource, fact: &Fact) -> bool {
+        let Fact::Submitted(op) = fact else { return false };
+        let call = || self.symbols.function(source.process, op.site.function).unwrap_or_default();
+        op.work == Work::Function && op.task.is_none() && call().contains("RIExecute")
+    }
+
+    /// Looks at a fact whose turn has come.
+    fn judge(&mut self, source: FactSource, fact: &Fact, resolved: Vec<Piece>) {
+        self.judge_by(source.process, |process, names, found| {
+            process.take(names, (source, fact), resolved, found);
+        });
+    }
+
+    fn judge_by(
+        &mut self,
+        number: u32,
+        judge: impl FnOnce(&mut ProcessCheck, &CheckNames, &mut Vec<RawFinding>),
+    ) {
         let mut found = Vec::new();
+        let process = self.processes.entry(number).or_default();
         let names = CheckNames {
             symbols: &self.symbols,
             blocks: &self.blocks,
             options: self.options,
             process: number,
         };
-        process.finish(&names, is_killed, &mut found);
+        judge(process, &names, &mut found);
+        for access in std::mem::take(&mut process.shared) {
+            found.extend(self.shared.add(&names, number, access));
+        }
         found.into_iter().for_each(|raw| self.add(number, raw));
+    }
+
+    fn finish_process(&mut self, number: u32, is_killed: bool) {
+        for left in self.calls.finish(number) {
+            self.judge(left.source, &left.fact, left.resolved);
+        }
+        if !self.processes.contains_key(&number) {
+            return;
+        }
+        self.judge_by(number, |process, names, found| process.finish(names, is_killed, found));
+        self.processes.remove(&number);
         // The next program with this number counts its stacks anew.
         self.by_stack.retain(|(_, process, _), _| *process != number);
     }

@@ -2,18 +2,17 @@
 //!
 //! Three things order work: the order of a stream, what an op waits for, and joins of the host. Every stream
 //! has a vector clock ([`StreamClock`]): for each other stream, the newest op that comes before its next one.
-//! What
-//! the host has joined comes before everything that is submitted from then on ([`JoinedTickets`]).
+//! What the host has joined comes before everything that is submitted from then on ([`JoinedTickets`]).
 //!
-//! Facts come nearly in the order of time, but an op may wait for something that is decided later, or that
-//! is submitted later, and the addresses of some copies are known only when they run. So ops wait here, per
-//! stream, until all of that is known, and come out in an order in which each follows what it depends on.
+//! Facts come in the order of calls, but an op may wait for something that is submitted later, or for
+//! something unseen that ends later. So ops wait here, per stream, until that is known, and come out in an
+//! order in which each follows what it depends on.
 //! Arrows: it knows facts, and nothing of memory or findings.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use crate::fact::{Awaited, Nanos, Piece, Point, SubmittedOp, Work};
+use crate::fact::{Awaited, Nanos, Piece, Point, SubmittedOp};
 
 /// Stands in clocks for other processes: what they submitted until this time, in nanoseconds, comes before.
 pub const OUTSIDE: u32 = u32::MAX;
@@ -61,6 +60,7 @@ pub fn is_joined(joined: &JoinedTickets, point: Point) -> bool {
 struct PendingOp {
     op: SubmittedOp,
     view: HostView,
+    resolved: Vec<Piece>,
 }
 
 /// What comes before the ops of a stream from a ticket on.
@@ -101,8 +101,6 @@ pub struct OpOrder {
     /// The time of the newest fact.
     now: Nanos,
     promises: HashMap<u64, Option<Point>>,
-    resolved: HashMap<Point, Vec<Piece>>,
-    passed: HashSet<Point>,
     /// How many ops have not come out.
     pending: usize,
     /// The streams that wait for a point of a stream.
@@ -137,30 +135,21 @@ impl OpOrder {
         self.raise(Point { stream: OUTSIDE, ticket: self.now });
     }
 
-    /// An op was submitted, by a call that was made when the host knew so much. `ready` is given what can
-    /// come out now.
-    pub fn submit(&mut self, op: SubmittedOp, view: HostView, ready: &mut Vec<OrderedOp>) {
-        let stream = op.point.stream;
+    /// An op was submitted, which copies `resolved` if its addresses were read when it ran. `ready` is given
+    /// what can come out now.
+    pub fn submit(&mut self, op: SubmittedOp, resolved: Vec<Piece>, ready: &mut Vec<OrderedOp>) {
+        let (stream, view) = (op.point.stream, self.view());
         for awaited in &op.awaits {
             // The number of a promise is used again when that is over.
             if let Awaited::Later(promise) = awaited {
                 self.promises.remove(promise);
             }
         }
-        let pending = PendingOp { view, op };
+        let pending = PendingOp { view, op, resolved };
         let own = self.streams.entry(stream).or_default();
         let replaced = own.pending.insert(pending.op.point.ticket, pending);
         self.pending += usize::from(replaced.is_none());
         self.run(stream, false, ready);
-    }
-
-    /// More pieces of a batch.
-    pub fn add_pieces(&mut self, point: Point, more: &[Piece], ready: &mut Vec<OrderedOp>) {
-        let pending = self.streams.get_mut(&point.stream).and_then(|own| own.pending.get_mut(&point.ticket));
-        if let Some(PendingOp { op: SubmittedOp { work: Work::Batch { pieces, .. }, .. }, .. }) = pending {
-            pieces.extend_from_slice(more);
-            self.run(point.stream, false, ready);
-        }
     }
 
     /// What a promise is for is decided.
@@ -169,12 +158,6 @@ impl OpOrder {
         for stream in self.unbound.remove(&promise).unwrap_or_default() {
             self.run(stream, false, ready);
         }
-    }
-
-    /// The addresses of a late-bound copy are known.
-    pub fn resolve(&mut self, point: Point, piece: Piece, ready: &mut Vec<OrderedOp>) {
-        self.resolved.entry(point).or_default().push(piece);
-        self.run(point.stream, false, ready);
     }
 
     /// An op has passed: what is not known of it by now will not be.
@@ -186,9 +169,6 @@ impl OpOrder {
             _ => None,
         };
         let unbound: Vec<u64> = pending.op.awaits.iter().filter_map(unbound).collect();
-        if matches!(pending.op.work, Work::Through { .. }) {
-            self.passed.insert(point);
-        }
         unbound.iter().for_each(|promise| self.bind(*promise, None, ready));
         self.run(point.stream, false, ready);
     }
@@ -297,7 +277,7 @@ impl OpOrder {
         if is_forced {
             return true;
         }
-        if *ticket != own.reached + 1 || !self.is_whole(&pending.op) {
+        if *ticket != own.reached + 1 {
             return false;
         }
         let missing = pending.op.awaits.iter().find(|awaited| !self.is_known(awaited)).copied();
@@ -312,19 +292,6 @@ impl OpOrder {
                 false
             }
             Some(_) => true,
-        }
-    }
-
-    fn is_whole(&self, op: &SubmittedOp) -> bool {
-        match &op.work {
-            Work::Batch { bytes, pieces, .. } => pieces.iter().map(|piece| piece.len).sum::<u64>() >= *bytes,
-            // A descriptor says how many bytes there are: all of them were told when the op has passed.
-            Work::Through { len, .. } => {
-                let pieces = self.resolved.get(&op.point).into_iter().flatten();
-                let bytes = pieces.map(|piece| piece.len).sum::<u64>();
-                self.passed.contains(&op.point) || *len > 0 && bytes >= *len
-            }
-            _ => true,
         }
     }
 
@@ -352,7 +319,7 @@ impl OpOrder {
     /// Lets the first op of a stream out.
     fn come_out(&mut self, stream: u32, ready: &mut Vec<OrderedOp>) {
         let Some(own) = self.streams.get_mut(&stream) else { return };
-        let Some((ticket, PendingOp { op, mut view })) = own.pending.pop_first() else { return };
+        let Some((ticket, PendingOp { op, mut view, resolved })) = own.pending.pop_first() else { return };
         own.reached = own.reached.max(ticket);
         self.pending -= 1;
         let mut clock = own.clock.clone();
@@ -366,8 +333,6 @@ impl OpOrder {
             own.history.push(Past { from: ticket, clock: clock.clone(), view });
         }
         own.clock = clock.clone();
-        let resolved = self.resolved.remove(&op.point).unwrap_or_default();
-        self.passed.remove(&op.point);
         ready.push(OrderedOp { op, clock, view, resolved });
     }
 
@@ -381,8 +346,7 @@ impl OpOrder {
             return raise(clock, OUTSIDE, self.now);
         };
         // What was joined comes before everything that was submitted since then, and needs no clock. An op
-        // that
-        // had to wait until it came out was submitted before.
+        // that had to wait until it came out was submitted before.
         let joined = (view.join == self.join).then_some(&self.joined);
         if joined.is_some_and(|joined| is_joined(joined, point)) {
             return;
@@ -425,8 +389,6 @@ mod tests {
         Op((u32, u64), &'static [(u32, u64)]),
         /// An op that waits for a promise.
         Later((u32, u64), u64),
-        /// A copy whose addresses are read when it runs.
-        Through((u32, u64)),
         Bound(u64, (u32, u64)),
         Passed((u32, u64)),
         Joined((u32, u64)),
@@ -443,23 +405,18 @@ mod tests {
     /// Which ops come out, in which order.
     fn run(steps: &[Step]) -> Vec<Told> {
         let (mut order, mut ready) = (OpOrder::default(), vec![]);
-        let submit = |order: &mut OpOrder, at, awaits, work, ready: &mut Vec<OrderedOp>| {
-            let op = SubmittedOp { point: point(at), awaits, work, ..Default::default() };
-            let view = order.view();
-            order.submit(op, view, ready);
+        let submit = |order: &mut OpOrder, at, awaits, ready: &mut Vec<OrderedOp>| {
+            let op = SubmittedOp { point: point(at), awaits, ..Default::default() };
+            order.submit(op, vec![], ready);
         };
         for step in steps {
             match *step {
                 Op(at, awaits) => {
                     let awaits = awaits.iter().map(|other| Awaited::Point(point(*other))).collect();
-                    submit(&mut order, at, awaits, Work::Nothing, &mut ready);
+                    submit(&mut order, at, awaits, &mut ready);
                 }
                 Later(at, promise) => {
-                    submit(&mut order, at, vec![Awaited::Later(promise)], Work::Nothing, &mut ready);
-                }
-                Through(at) => {
-                    let work = Work::Through { device: 0, cells: [0; 2], len: 0 };
-                    submit(&mut order, at, vec![], work, &mut ready);
+                    submit(&mut order, at, vec![Awaited::Later(promise)], &mut ready);
                 }
                 Bound(promise, to) => order.bind(promise, Some(point(to)), &mut ready),
                 Passed(at) => order.pass(point(at), &mut ready),
@@ -483,7 +440,7 @@ mod tests {
     #[test]
     fn an_op_comes_after_its_stream_after_what_it_awaits_and_after_joins() {
         type Expected = &'static [((u32, u64), &'static [(u32, u64)], u64)];
-        let table: [(&str, &[Step], Expected); 8] = [
+        let table: [(&str, &[Step], Expected); 9] = [
             (
                 "a wait",
                 &[Op((1, 1), &[]), Op((2, 1), &[(1, 1)])],
@@ -530,18 +487,28 @@ mod tests {
                 "an op that comes out late keeps what it awaited though that was joined meanwhile",
                 &[
                     Op((1, 1), &[]),
-                    Through((2, 1)),
+                    Later((2, 1), 7),
                     Op((2, 2), &[(1, 1)]),
                     Op((1, 2), &[]),
                     Joined((1, 2)),
-                    Passed((2, 1)),
+                    Bound(7, (3, 0)),
                 ],
-                &[((1, 1), &[], 0), ((1, 2), &[], 0), ((2, 1), &[], 0), ((2, 2), &[(1, 1)], 0)],
+                &[((1, 1), &[], 0), ((1, 2), &[], 0), ((2, 1), &[(3, 0)], 0), ((2, 2), &[(1, 1), (3, 0)], 0)],
+            ),
+            (
+                "what passed without its promise being bound may come after all that was submitted",
+                &[Later((2, 1), 7), Op((1, 1), &[]), Passed((2, 1))],
+                &[((1, 1), &[], 0), ((2, 1), &[(1, 1), (OUTSIDE, 0)], 0)],
             ),
             (
                 "a join lets out what comes before it in other streams",
-                &[Through((1, 1)), Op((2, 1), &[(1, 1)]), Joined((2, 1)), Op((3, 1), &[])],
-                &[((1, 1), &[], 0), ((2, 1), &[(1, 1)], 0), ((3, 1), &[], 1)],
+                &[Op((4, 1), &[]), Later((1, 1), 7), Op((2, 1), &[(1, 1)]), Joined((2, 1)), Op((3, 1), &[])],
+                &[
+                    ((4, 1), &[], 0),
+                    ((1, 1), &[(2, 0), (4, 1), (OUTSIDE, 0)], 0),
+                    ((2, 1), &[(1, 1), (4, 1), (OUTSIDE, 0)], 0),
+                    ((3, 1), &[], 1),
+                ],
             ),
         ];
         for (what, steps, expected) in table {
@@ -558,7 +525,7 @@ mod tests {
             [((1, 1), vec![]), ((2, 1), vec![Awaited::Point(point((1, 1)))]), ((2, 2), vec![])]
         {
             let op = SubmittedOp { point: point(at), awaits, ..Default::default() };
-            order.submit(op, HostView::default(), &mut ready);
+            order.submit(op, vec![], &mut ready);
         }
         assert_eq!(order.join(point((2, 1))), (1, vec![point((2, 1)), point((1, 1))]));
         assert_eq!(order.join(point((2, 2))), (2, vec![point((2, 2))]), "the rest was joined before");
@@ -570,10 +537,10 @@ mod tests {
         let (mut order, mut ready) = (OpOrder::default(), vec![]);
         for ticket in 1..=10_000 {
             let first = SubmittedOp { point: point((1, ticket)), ..Default::default() };
-            order.submit(first, order.view(), &mut ready);
+            order.submit(first, vec![], &mut ready);
             let awaits = vec![Awaited::Point(point((1, ticket)))];
             let second = SubmittedOp { point: point((2, ticket)), awaits, ..Default::default() };
-            order.submit(second, order.view(), &mut ready);
+            order.submit(second, vec![], &mut ready);
             order.join(point((2, ticket)));
             ready.clear();
         }

@@ -10,7 +10,6 @@ use std::rc::Rc;
 use super::CheckNames;
 use super::accesses::{self, ByteAccess, Clash};
 use super::captures::Captures;
-use super::deferred::DeferredLaunches;
 use super::finding::{FindingId, FindingSeverity};
 use super::frees::{FreedMemory, LateFrees};
 use super::memory::{ForgottenBlock, OwnedMemory};
@@ -22,7 +21,7 @@ use super::recent::RecentOps;
 use super::shared::SharedAccess;
 use super::written::{UnwrittenRead, WrittenBytes};
 use crate::fact::{
-    self as host, CallSite, Fact, FactSource, HostAccess, Nanos, Origin, Outcome, Passed, Point,
+    self as host, CallSite, Fact, FactSource, HostAccess, Nanos, Origin, Outcome, Passed, Piece, Point,
     StreamPurpose, SubmittedOp, TaskId, TouchedBytes,
 };
 
@@ -51,7 +50,6 @@ pub struct ProcessCheck {
     memory: OwnedMemory,
     written: WrittenBytes,
     captures: Captures,
-    deferred: DeferredLaunches,
     late_frees: LateFrees,
     purposes: HashMap<u32, StreamPurpose>,
     /// Ops that touch memory and that the host has not joined, by stream and ticket.
@@ -81,54 +79,36 @@ pub struct ProcessCheck {
 }
 
 impl ProcessCheck {
-    /// One fact more. What is wrong goes to `found`.
-    pub fn take(&mut self, names: &CheckNames, source: FactSource, fact: &Fact, found: &mut Vec<RawFinding>) {
+    /// One fact more, in the order of calls; `resolved` is what a late-bound copy copies. What is wrong goes
+    /// to `found`.
+    pub fn take(
+        &mut self,
+        names: &CheckNames,
+        (source, fact): (FactSource, &Fact),
+        resolved: Vec<Piece>,
+        found: &mut Vec<RawFinding>,
+    ) {
         let mut ready = std::mem::take(&mut self.ready);
-        let mut joins = false;
         self.order.pass_time(fact.time().unwrap_or_default());
         match fact {
             Fact::Submitted(op) => {
-                self.submitted(names, source, op.clone(), &mut ready);
+                self.recent_calls.insert(op.point, op.site);
+                self.order.submit(op.clone(), resolved, &mut ready);
             }
-            Fact::MorePieces { point, pieces } => self.order.add_pieces(*point, pieces, &mut ready),
             Fact::Bound { promise, point, .. } => self.order.bind(*promise, *point, &mut ready),
-            Fact::Resolved { point, piece, .. } => self.order.resolve(*point, *piece, &mut ready),
             Fact::Passed(passed) => {
                 self.order.pass(passed.point, &mut ready);
                 self.passed(passed);
             }
-            Fact::Joined(joined) => {
-                let is_function = joined.how == host::Join::Function;
-                joins = !(is_function && self.deferred.begin(source.thread, joined.point));
-                if joins {
-                    self.order.reach(joined.point, &mut ready);
-                }
-            }
+            Fact::Joined(joined) => self.order.reach(joined.point, &mut ready),
             _ => self.take_other(names, source, fact, found),
         }
         ready.drain(..).for_each(|op| self.run(names, op, found));
         self.ready = ready;
-        if let Fact::Joined(joined) = fact
-            && joins
-        {
+        if let Fact::Joined(joined) = fact {
             self.aborted(names, joined, found);
             self.join(joined.point);
         }
-    }
-
-    fn submitted(
-        &mut self,
-        names: &CheckNames,
-        source: FactSource,
-        mut op: SubmittedOp,
-        ready: &mut Vec<OrderedOp>,
-    ) {
-        let launch = self.deferred.adopt(source.thread, &mut op).map(|launch| launch.view);
-        let view = launch.unwrap_or_else(|| self.order.view());
-        let call = names.symbols.function(names.process, op.site.function).unwrap_or_default();
-        self.deferred.submitted(&op, call, view);
-        self.recent_calls.insert(op.point, op.site);
-        self.order.submit(op, view, ready);
     }
 
     fn take_other(
@@ -178,7 +158,6 @@ impl ProcessCheck {
                 let place = RawPlace::Program { thread: *thread, stack: *stack };
                 found.push(device_pointer(place, *time, *address, *is_write));
             }
-            Fact::Ended { .. } => self.has_ended = true,
             _ => {}
         }
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fact::{Block, HostAccess, Line, Origin, Piece};
+use crate::fact::{Awaited, Block, HostAccess, Join, Joined, Line, Origin, Piece, Point, SubmittedOp};
 use crate::testing::{MadeFacts, TO_DEVICE, TO_HOST};
 
 /// A process that writes, at this line, the source of a copy in flight.
@@ -57,4 +57,124 @@ fn a_copy_of_unwritten_bytes_is_in_flight_as_any_other() {
     made.feed(&mut checker);
     checker.finish(|_| false);
     assert_eq!(found(&checker), [(FindingId::Uninitialised, None, 1), (FindingId::HostRead, None, 1)]);
+}
+
+/// Two blocks, and streams: the first is what frees are about.
+fn two_blocks() -> MadeFacts {
+    let mut made = MadeFacts::new(7);
+    (1..=4).for_each(|stream| made.stream(stream, 0));
+    for base in [0x1000, 0x2000] {
+        made.block(Block { base, at: base, len: 0x1000, device: None, origin: Origin::Allocated });
+    }
+    made
+}
+
+fn free(made: &mut MadeFacts, base: u64) {
+    let site = made.site("aclrtFree");
+    let time = made.wait(100).now;
+    made.push(7, Fact::Forgotten { time, site, base });
+}
+
+fn at(stream: u32) -> SubmittedOp {
+    SubmittedOp { point: Point { stream, ticket: 0 }, ..SubmittedOp::default() }
+}
+
+/// The program's own facts with those of a worker put in at every place from `earliest` on: the findings are
+/// the same, and these.
+fn expect_whenever(made: &MadeFacts, earliest: usize, worker: &[(FactSource, Fact)], expected: &[FindingId]) {
+    for place in earliest..=made.facts.len() {
+        let mut checker = Checker::new(CheckOptions::default());
+        let (before, behind) = made.facts.split_at(place);
+        for (source, fact) in before.iter().chain(worker).chain(behind) {
+            checker.take(*source, fact);
+        }
+        checker.finish(|_| true);
+        let all = checker.findings().iter().map(|finding| (finding.id, finding.count));
+        let expected: Vec<_> = expected.iter().map(|id| (*id, 1)).collect();
+        assert_eq!(all.collect::<Vec<_>>(), expected, "told by the worker behind {} facts", place - earliest);
+    }
+}
+
+const THROUGH: Work = Work::Through { device: 0, cells: [0; 2], len: 0 };
+const WORKER: FactSource = FactSource { process: 7, thread: 99 };
+
+fn passed(point: Point) -> Fact {
+    Fact::Passed(crate::fact::Passed { point, ..Default::default() })
+}
+
+#[test]
+fn a_free_is_reported_whenever_a_copy_that_races_is_resolved() {
+    let mut made = two_blocks();
+    let late = made.submit(7, SubmittedOp { work: THROUGH, ..at(1) });
+    let earliest = made.facts.len();
+    // Of the second stream, one copy uses the memory that is freed, and another one races with the late one.
+    made.copy(7, 2, TO_DEVICE, Piece { dst: 0x9000, src: 0x1000, len: 64 });
+    made.copy(7, 2, TO_DEVICE, Piece { dst: 0xa000, src: 0x2000, len: 64 });
+    let last = made.submit(7, at(1));
+    made.synchronize(7, last, made.now);
+    free(&mut made, 0x1000);
+    let piece = Piece { dst: 0xa000, src: 0xb000, len: 64 };
+    let worker = [Fact::Resolved { time: 0, point: late, piece }, passed(late)].map(|fact| (WORKER, fact));
+    expect_whenever(&made, earliest, &worker, &[FindingId::StreamRace, FindingId::Free]);
+}
+
+#[test]
+fn a_free_is_reported_whenever_a_notify_is_recorded() {
+    for (waits_for_first, expected) in [(true, &[][..]), (false, &[FindingId::Free])] {
+        let mut made = two_blocks();
+        let first = made.copy(7, 1, TO_DEVICE, Piece { dst: 0x9000, src: 0x1000, len: 64 });
+        let second = made.submit(7, at(3));
+        let waiting = made.submit(7, SubmittedOp { awaits: vec![Awaited::Later(5)], ..at(2) });
+        let earliest = made.facts.len();
+        made.copy(7, 2, TO_DEVICE, Piece { dst: 0xa000, src: 0x2000, len: 64 });
+        let last = made.submit(7, at(2));
+        let point = Some(if waits_for_first { first } else { second });
+        let worker = [Fact::Bound { time: 0, promise: 5, point }, passed(waiting)];
+        made.synchronize(7, last, made.now);
+        free(&mut made, 0x1000);
+        expect_whenever(&made, earliest, &worker.map(|fact| (WORKER, fact)), expected);
+    }
+}
+
+#[test]
+fn the_number_of_a_promise_is_used_again() {
+    let mut made = two_blocks();
+    let first = made.copy(7, 1, TO_DEVICE, Piece { dst: 0x9000, src: 0x1000, len: 64 });
+    let late = made.submit(7, SubmittedOp { work: THROUGH, ..at(4) });
+    let earliest = made.facts.len();
+    for point in [first, late] {
+        made.submit(7, SubmittedOp { awaits: vec![Awaited::Later(5)], ..at(2) });
+        let bound = Fact::Bound { time: made.now, promise: 5, point: Some(point) };
+        made.push(99, bound);
+    }
+    made.copy(7, 2, TO_DEVICE, Piece { dst: 0x9000, src: 0x2000, len: 64 });
+    expect_whenever(&made, earliest, &[(WORKER, passed(late))], &[]);
+}
+
+#[test]
+fn tasks_belong_to_the_call_that_launched_them_whenever_they_are_submitted() {
+    let mut made = two_blocks();
+    // The tasks read what this one writes.
+    let before = made.copy(7, 1, TO_HOST, Piece { dst: 0x1000, src: 0xc000, len: 64 });
+    let site = made.site("aclmdlRIExecuteAsync");
+    let function = made.submit(7, SubmittedOp { work: Work::Function, site, ..at(1) });
+    made.submit(7, SubmittedOp { awaits: vec![Awaited::Later(5)], site, ..at(1) });
+    let earliest = made.facts.len();
+    // Joined behind the launch: that does not come before the tasks.
+    let other = made.copy(7, 2, TO_DEVICE, Piece { dst: 0x9000, src: 0x2000, len: 64 });
+    made.synchronize(7, other, made.now);
+    free(&mut made, 0x1000);
+    let joined = Joined { point: before, how: Join::Function, ..Joined::default() };
+    let task = Some(crate::fact::TaskId { graph: 1, task: 1 });
+    let work = Work::Linear { route: TO_DEVICE, piece: Piece { dst: 0x9000, src: 0x1000, len: 64 } };
+    let point = Point { stream: 3, ticket: 1 };
+    let submitted = SubmittedOp { time: made.now, point, task, work, ..SubmittedOp::default() };
+    let worker = [
+        Fact::Joined(joined),
+        Fact::Submitted(submitted),
+        Fact::Bound { time: 0, promise: 5, point: Some(point) },
+        passed(function),
+    ];
+    let worker = worker.map(|fact| (WORKER, fact));
+    expect_whenever(&made, earliest, &worker, &[FindingId::StreamRace]);
 }

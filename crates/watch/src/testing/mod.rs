@@ -16,7 +16,7 @@ use crate::fact::{
 };
 
 /// What the made program's functions are called; [`CallSite::function`] counts from 1.
-pub const FUNCTIONS: [&str; 8] = [
+pub const FUNCTIONS: [&str; 9] = [
     "aclrtMemcpyAsync",
     "aclrtSynchronizeStream",
     "aclrtMalloc",
@@ -25,6 +25,7 @@ pub const FUNCTIONS: [&str; 8] = [
     "aclrtMemsetAsync",
     "aclrtMemcpyBatchAsync",
     "aclmdlRIExecuteAsync",
+    "aclrtFree",
 ];
 
 /// Page-locked host memory to device 0.

@@ -6,7 +6,7 @@
 //! last thing that the program did. The handler uses its own stack, system calls and atomics. SIGURG is what
 //! is sent, since programs ignore it and debuggers pass it on without a word.
 
-use super::{chain::ChainedHandler, doubled, place, step, uffd::Uffd};
+use super::{chain::ChainedHandler, doubled, operand::Registers, place, step, uffd::Uffd};
 use crate::os::page::page_size;
 use std::{
     cell::UnsafeCell,
@@ -35,7 +35,8 @@ const ANSWERED: u32 = 3;
 /// Milliseconds that a thread waits in its handler until what it said is written down.
 const MOST_WAITS: u32 = 200;
 
-/// The question and its answer. The frames belong to the handler while it answers, otherwise to the monitor.
+/// The question and its answer. The frames and registers belong to the handler while it answers, otherwise to
+/// the monitor.
 struct QuestionSlot {
     state: AtomicU32,
     thread: AtomicI32,
@@ -45,11 +46,12 @@ struct QuestionSlot {
     has_stepped: AtomicBool,
     frames: UnsafeCell<[u64; MAX_FRAMES]>,
     used: AtomicUsize,
+    registers: UnsafeCell<Registers>,
     /// Called with the descriptor of a file for lines of an interpreter.
     lines: OnceLock<fn()>,
 }
 
-// SAFETY: the frames have one owner at a time, by the state.
+// SAFETY: the frames and registers have one owner at a time, by the state.
 unsafe impl Sync for QuestionSlot {}
 
 static SLOT: QuestionSlot = QuestionSlot {
@@ -61,6 +63,7 @@ static SLOT: QuestionSlot = QuestionSlot {
     has_stepped: AtomicBool::new(false),
     frames: UnsafeCell::new([0; MAX_FRAMES]),
     used: AtomicUsize::new(0),
+    registers: UnsafeCell::new([0; 16]),
     lines: OnceLock::new(),
 };
 /// A handler has begun to answer and never ended: the program left it by a jump. Nobody is asked any more.
@@ -91,6 +94,8 @@ pub struct StackAnswer {
     pub frames: Vec<u64>,
     /// Whether the page is armed again afterwards.
     pub has_stepped: bool,
+    /// Its registers at the instruction.
+    pub registers: Registers,
 }
 
 /// Has threads be able to answer. `lines` is called by the handler before the stack is walked, if that is
@@ -116,8 +121,8 @@ pub fn ask(question: &Question, tell: impl FnOnce(StackAnswer)) -> bool {
     if is_answered {
         let used = SLOT.used.load(Ordering::Relaxed);
         // SAFETY: the handler does not use them any more.
-        let frames = unsafe { &*SLOT.frames.get() }[..used].to_vec();
-        tell(StackAnswer { frames, has_stepped: SLOT.has_stepped.load(Ordering::Relaxed) });
+        let (frames, registers) = unsafe { ((&*SLOT.frames.get())[..used].to_vec(), *SLOT.registers.get()) };
+        tell(StackAnswer { frames, has_stepped: SLOT.has_stepped.load(Ordering::Relaxed), registers });
     }
     SLOT.state.store(IDLE, Ordering::Release);
     wake();
@@ -224,6 +229,8 @@ unsafe fn answer(context: *mut c_void) {
         // SAFETY: the slot is this thread's.
         used = walk(pc, unsafe { &mut *SLOT.frames.get() });
     }
+    // SAFETY: the kernel's context; the slot is this thread's.
+    unsafe { *SLOT.registers.get() = registers(&*context.cast::<libc::ucontext_t>()) };
     // SAFETY: the kernel's context.
     let has_stepped = SLOT.may_step.load(Ordering::Relaxed) && unsafe { step::begin(context, page) };
     SLOT.used.store(used, Ordering::Relaxed);
@@ -284,6 +291,22 @@ extern "C" fn visit(frame: *mut c_void, walk: *mut c_void) -> i32 {
     walk.frames[walk.used] = address + u64::from(is_first);
     walk.used += 1;
     GO_ON
+}
+
+#[cfg(target_arch = "x86_64")]
+fn registers(context: &libc::ucontext_t) -> Registers {
+    use libc::{REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
+    use libc::{REG_RAX, REG_RBP, REG_RBX, REG_RCX, REG_RDI, REG_RDX, REG_RSI, REG_RSP};
+    [
+        REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI, REG_R8, REG_R9, REG_R10,
+        REG_R11, REG_R12, REG_R13, REG_R14, REG_R15,
+    ]
+    .map(|number| context.uc_mcontext.gregs[number as usize] as u64)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn registers(_: &libc::ucontext_t) -> Registers {
+    [0; 16]
 }
 
 #[cfg(target_arch = "x86_64")]

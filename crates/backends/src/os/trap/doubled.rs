@@ -3,9 +3,14 @@
 //!
 //! Other threads may use the memory all the time. So both moves are done while its pages are not in the page
 //! table and userfaultfd is told of accesses: a thread that comes waits until the new mapping is there. Only
-//! private memory without a file is moved; stacks, files and memory of other kinds stay what they are.
+//! private memory without a file is moved. Shared memory (anonymous, /dev/shm, a memfd) is a file in memory
+//! already, and the engine gets a view of that. Stacks and files on disks stay what they are.
 
-use super::{step, uffd::Uffd, watchdog};
+use super::{
+    step,
+    uffd::{Opening, Uffd},
+    watchdog,
+};
 use crate::os::{files::read_to_string, mapping::Mapping, page::page_size};
 use std::{
     collections::BTreeMap,
@@ -21,8 +26,22 @@ use std::{
 
 const MREMAP_DONTUNMAP: i32 = 4;
 
+/// What files are called that memory of the program's moves into.
+const NAME: &str = "ferry:registered";
+
+/// The engine's view of memory of the program's.
+struct EngineView {
+    mapping: Mapping,
+    /// What the program's mapping is called in the kernel's list.
+    file: String,
+    /// The program's mapping is its own shared memory; nothing was moved.
+    is_shared: bool,
+    /// The program has private memory again.
+    is_united: bool,
+}
+
 /// The engine's views, by the program's address.
-static DOUBLED: Mutex<BTreeMap<usize, Mapping>> = Mutex::new(BTreeMap::new());
+static DOUBLED: Mutex<BTreeMap<usize, EngineView>> = Mutex::new(BTreeMap::new());
 /// The pages that are being moved: whoever accesses them waits.
 static HELD: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
@@ -38,16 +57,16 @@ pub(super) fn is_held(address: usize) -> bool {
 pub(super) fn open_pages(uffd: &Uffd, pages: &Range<usize>) {
     // The monitor takes the events that this may have to wait for.
     // SAFETY: lets another thread run.
-    open_pages_taking(uffd, pages, || unsafe {
+    open_pages_taking(uffd, pages, Opening::Whole, || unsafe {
         libc::sched_yield();
     });
 }
 
 /// The same for the monitor, which takes the events itself.
-pub(super) fn open_pages_taking(uffd: &Uffd, pages: &Range<usize>, take_events: impl Fn()) {
+pub(super) fn open_pages_taking(uffd: &Uffd, pages: &Range<usize>, how: Opening, take_events: impl Fn()) {
     OPENERS.fetch_add(1, Ordering::SeqCst);
     if !is_held(pages.start) {
-        uffd.open_pages(pages, take_events);
+        uffd.open_pages(pages, how, take_events);
     }
     OPENERS.fetch_sub(1, Ordering::SeqCst);
 }
@@ -78,7 +97,13 @@ fn let_go(uffd: &Uffd, range: &Range<usize>) {
 /// are.
 pub(super) fn double(uffd: &Uffd, user: &Range<usize>) -> Result<usize, String> {
     let mut doubled = DOUBLED.lock().unwrap_or_else(PoisonError::into_inner);
-    is_private(user)?;
+    if let MemoryKind::Shared { file } = kind_of(user)? {
+        let mapping = Mapping::again_of(user.start, user.len(), NAME).map_err(|error| error.to_string())?;
+        mapping.advise(0, user.len(), libc::MADV_DONTFORK);
+        let at = mapping.addr();
+        doubled.insert(user.start, EngineView { mapping, file, is_shared: true, is_united: false });
+        return Ok(at);
+    }
     let engine = engine_view(user.len())?;
     uffd.register_missing(user).map_err(|why| format!("userfaultfd: {why}"))?;
     hold(user);
@@ -91,13 +116,16 @@ pub(super) fn double(uffd: &Uffd, user: &Range<usize>) -> Result<usize, String> 
     }
     engine.lock_on_fault(0, user.len());
     let at = engine.addr();
-    doubled.insert(user.start, engine);
+    doubled.insert(
+        user.start,
+        EngineView { mapping: engine, file: NAME.into(), is_shared: false, is_united: false },
+    );
     Ok(at)
 }
 
 /// An empty view of the engine's.
 fn engine_view(len: usize) -> Result<Mapping, String> {
-    let (engine, _) = Mapping::shared("ferry:registered", len).map_err(|error| error.to_string())?;
+    let (engine, _) = Mapping::shared(NAME, len).map_err(|error| error.to_string())?;
     if !engine.open(0, len) {
         return Err(std::io::Error::last_os_error().to_string());
     }
@@ -124,10 +152,17 @@ fn move_to(engine: usize, user: &Range<usize>) -> bool {
     is_laid
 }
 
-/// Moves the bytes back into private memory; the engine's view stays until [`forget`].
+/// Moves the bytes back into private memory; the engine's view stays until [`forget`]. What the program has
+/// unmapped, or mapped anew, stays as it is.
 pub(super) fn unite(uffd: &Uffd, user: &Range<usize>) {
-    let doubled = DOUBLED.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(engine) = doubled.get(&user.start) else { return };
+    let mut doubled = DOUBLED.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_there = |engine: &&mut EngineView| is_laid(user, &engine.file);
+    let Some(engine) = doubled.get_mut(&user.start).filter(is_there) else { return };
+    if engine.is_shared {
+        engine.is_united = true;
+        step::wait_for(user);
+        return uffd.unregister(user);
+    }
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping at an address of the system's choice.
     let own = unsafe { libc::mmap(ptr::null_mut(), user.len(), access, flags, -1, 0) };
@@ -142,10 +177,11 @@ pub(super) fn unite(uffd: &Uffd, user: &Range<usize>) {
         // SAFETY: the bytes of the engine's view, which is as long; then the copy is moved over the view of
         // the program, whose bytes it has.
         unsafe {
-            copy_pages(engine.addr(), own.addr(), user.len());
+            copy_pages(engine.mapping.addr(), own.addr(), user.len());
             libc::mremap(own, user.len(), user.len(), move_over, user.start as *mut c_void);
         }
     }
+    engine.is_united = true;
     let_go(uffd, user);
 }
 
@@ -158,12 +194,9 @@ pub(super) fn unmapped(range: &Range<usize>) -> bool {
         return false;
     }
     let Ok(mut doubled) = DOUBLED.try_lock() else { return false };
-    let starts = doubled.range(..range.end).filter(|(start, engine)| *start + engine.len() > range.start);
-    // Moves unmap, too, and may be over when that is told: their memory is there.
-    let starts = starts.filter(|(start, _)| !is_mapped(range.start.max(**start)));
-    let starts: Vec<usize> = starts.map(|(start, _)| *start).collect();
+    let starts: Vec<usize> = gone(&doubled, range).map(|(start, _)| start).collect();
     for start in &starts {
-        let Some(engine) = doubled.remove(start) else { continue };
+        let Some(EngineView { mapping: engine, .. }) = doubled.remove(start) else { continue };
         // SAFETY: takes away the access rights of a mapping of ours; copies that meet it fail.
         unsafe { libc::mprotect(engine.addr() as *mut c_void, engine.len(), libc::PROT_NONE) };
         // The addresses stay taken: work that was submitted may still name them.
@@ -177,21 +210,48 @@ pub(super) fn is_any() -> bool {
     DOUBLED.try_lock().is_ok_and(|doubled| !doubled.is_empty())
 }
 
-/// What is no longer mapped of memory in this range that was mapped twice: of one block, if of several.
-pub(super) fn gone_in(range: &Range<usize>) -> Option<Range<usize>> {
-    let doubled = DOUBLED.try_lock().ok()?;
-    let parts = doubled.range(..range.end).map(|(start, engine)| {
-        let end = start + engine.len();
-        range.start.max(*start)..range.end.min(end)
-    });
-    parts.filter(|part| !part.is_empty()).find(|part| !is_mapped(part.start))
+/// Whether the program's mapping there is shared memory of its own, which a forked child shares, too.
+pub(super) fn is_shared(start: usize) -> bool {
+    let doubled = DOUBLED.lock().unwrap_or_else(PoisonError::into_inner);
+    doubled.get(&start).is_some_and(|engine| engine.is_shared)
 }
 
-/// Whether something is mapped at the page.
-fn is_mapped(page: usize) -> bool {
-    let mut state = 0_u8;
-    // SAFETY: asks about one page, and writes one byte.
-    unsafe { libc::mincore(page as *mut c_void, page_size(), &mut state) == 0 }
+/// Whether the page is of the program's own memory, or may be.
+pub(super) fn may_contain(page: usize) -> bool {
+    DOUBLED.try_lock().map_or(true, |doubled| {
+        let before = doubled.range(..=page).next_back();
+        before.is_some_and(|(start, engine)| page < start + engine.mapping.len())
+    })
+}
+
+/// What is no longer mapped of memory in this range that was mapped twice: of one block, if of several.
+pub(super) fn gone_in(range: &Range<usize>) -> Option<Range<usize>> {
+    gone(&*DOUBLED.try_lock().ok()?, range).next().map(|(_, part)| part)
+}
+
+/// The parts of blocks in this range where the program has something else now, or nothing. Moves unmap, too,
+/// and may be over when that is told: what they leave is there.
+fn gone(
+    doubled: &BTreeMap<usize, EngineView>,
+    range: &Range<usize>,
+) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let views = doubled.range(..range.end).filter(|(_, engine)| !engine.is_united);
+    let parts = views.map(|(start, engine)| {
+        (*start, range.start.max(*start)..range.end.min(start + engine.mapping.len()), &engine.file)
+    });
+    let gone = parts.filter(|(_, part, file)| {
+        !part.is_empty() && !is_laid(&(part.start..part.start + page_size()), file)
+    });
+    gone.map(|(start, part, _)| (start, part))
+}
+
+/// Whether all of the program's addresses are still this file's.
+fn is_laid(user: &Range<usize>, file: &str) -> bool {
+    let Ok(maps) = read_to_string("/proc/self/maps") else { return true };
+    let ours = maps.lines().filter(|line| line.contains(file)).filter_map(range_of);
+    let covered: usize =
+        ours.map(|part| part.end.min(user.end).saturating_sub(part.start.max(user.start))).sum();
+    covered >= user.len()
 }
 
 /// The engine does not use its view any more. False if the range was not doubled.
@@ -234,19 +294,43 @@ unsafe fn copy_pages(from: usize, to: usize, len: usize) {
     }
 }
 
-/// Whether a range lies in one mapping of private memory without a file.
-fn is_private(user: &Range<usize>) -> Result<(), String> {
+/// What memory of the program's is.
+#[derive(Debug, PartialEq, Eq)]
+enum MemoryKind {
+    /// Without a file.
+    Private,
+    /// A file in memory, by its device and number.
+    Shared { file: String },
+}
+
+/// The kind of memory that a range lies in, or why it cannot be mapped twice.
+fn kind_of(user: &Range<usize>) -> Result<MemoryKind, String> {
     let maps = read_to_string("/proc/self/maps").map_err(|why| format!("/proc/self/maps: {why}"))?;
     let mut all = maps.lines().filter_map(|line| Some((range_of(line)?, line)));
     let found = all.find(|(range, _)| range.contains(&user.start));
     let (range, line) = found.ok_or("it is not mapped")?;
-    let mut words = line.split_ascii_whitespace().skip(1);
-    let (rights, name) = (words.next(), words.nth(3).unwrap_or_default());
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [_, rights, _, device, inode, ref name @ ..] = words[..] else { return Err(line.to_owned()) };
+    let name = name.first().copied().unwrap_or_default();
     let is_plain = name.is_empty() || name == "[heap]" || name.starts_with("[anon:");
-    if rights != Some("rw-p") || !is_plain || user.end > range.end {
-        return Err(format!("it is not one mapping of private memory: {line}"));
+    let is_in_memory = ["/dev/zero", "/memfd:", "/dev/shm/", "/SYSV"].iter().any(|it| name.starts_with(it));
+    match rights {
+        _ if user.end > range.end => Err(format!("it is not one mapping: {line}")),
+        "rw-p" if is_plain => Ok(MemoryKind::Private),
+        "rw-s" if is_in_memory && has_small_pages(&range) => {
+            Ok(MemoryKind::Shared { file: format!(" {device} {inode} ") })
+        }
+        _ => Err(format!("it is neither private memory nor a file in memory: {line}")),
     }
-    Ok(())
+}
+
+/// Whether a mapping has pages of the usual size.
+fn has_small_pages(range: &Range<usize>) -> bool {
+    let Ok(smaps) = read_to_string("/proc/self/smaps") else { return false };
+    let mut lines = smaps.lines().skip_while(|line| range_of(line).as_ref() != Some(range));
+    let size = lines.find_map(|line| line.strip_prefix("KernelPageSize:"));
+    let kibibytes = size.and_then(|size| size.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+    kibibytes.is_some_and(|size| size << 10 == page_size())
 }
 
 fn range_of(line: &str) -> Option<Range<usize>> {
@@ -264,10 +348,22 @@ mod tests {
         let page = page_size();
         let own = vec![1_u8; 8 * page];
         let start = (own.as_ptr() as usize).next_multiple_of(page);
-        assert_eq!(is_private(&(start..start + 4 * page)), Ok(()), "memory of an allocator");
-        let code = is_private as fn(&Range<usize>) -> Result<(), String> as usize / page * page;
+        assert_eq!(kind_of(&(start..start + 4 * page)), Ok(MemoryKind::Private), "memory of an allocator");
+        let code = kind_of as fn(&Range<usize>) -> Result<MemoryKind, String> as usize / page * page;
         for other in [code, page] {
-            assert!(is_private(&(other..other + page)).is_err(), "{other:#x}");
+            assert!(kind_of(&(other..other + page)).is_err(), "{other:#x}");
         }
+    }
+
+    #[test]
+    fn shared_memory_is_a_file_by_its_number() {
+        let (memory, _) = Mapping::shared("ferry:test", 4 * page_size()).expect("memory");
+        assert!(memory.open(0, 4 * page_size()));
+        let user = memory.addr()..memory.addr() + 4 * page_size();
+        let Ok(MemoryKind::Shared { file }) = kind_of(&user) else { panic!("{:?}", kind_of(&user)) };
+        assert!(is_laid(&user, &file));
+        assert!(!is_laid(&(user.start..user.end + page_size()), &file), "behind its end");
+        drop(memory);
+        assert!(!is_laid(&user, &file), "unmapped");
     }
 }

@@ -4,17 +4,21 @@
 //! to each (`uffd`), by the program or by a system call, and the accessing thread waits. The monitor, a
 //! thread of ours, asks its [`Judge`] what the access is. If it is of no interest, pages are opened around
 //! it. Otherwise the thread says where it is (`answer`), and is let over that one instruction (`step`), so
-//! that the access happens as it would have without us and the page is armed again. A thread inside a system
-//! call is never sent a signal: where it is comes from the kernel's files (`place`), and the page stays open.
+//! that the access happens as it would have without us and the page is armed again. The kernel names the
+//! first byte; how many there are, the instruction says (`operand`). A thread inside a system call is never
+//! sent a signal: where it is comes from the kernel's files (`place`), and the page is armed again when the
+//! call has returned (`after_call`).
 //!
 //! What is in flight, and what becomes of what is seen, is the judge's business, who knows nothing of pages
 //! and signals. Arrows: `step` and `answer` use `uffd` and `chain`; this module uses all. Whatever happens
 //! here, the program goes on (`watchdog`).
 
+mod after_call;
 pub(in crate::os) mod answer;
 mod chain;
 pub mod devices;
 pub(crate) mod doubled;
+mod operand;
 pub mod place;
 mod pointers;
 mod presence;
@@ -26,7 +30,8 @@ mod watchdog;
 
 use super::{page::page_size, threads};
 use answer::{Question, StackAnswer};
-use place::{ThreadPlace, ThreadStatus};
+use operand::{MemoryOperands, Registers};
+use place::{SystemCall, ThreadPlace, ThreadStatus};
 pub use pointers::{DevicePointer, tell_pointers};
 pub use presence::Presence;
 pub use shadow::Shadow;
@@ -38,7 +43,7 @@ use std::{
     time::{Duration, Instant},
 };
 use uffd::{Event, Uffd};
-pub use uffd::{PageFault, populate};
+pub use uffd::{Opening, PageFault, populate};
 use watchdog::EventInWork;
 pub use watchdog::has_let_go;
 
@@ -53,7 +58,8 @@ const LONGEST_LOOK: Duration = Duration::from_millis(20);
 pub struct TrappedAccess {
     /// The first byte in the page.
     pub address: usize,
-    /// How many bytes of the page are known to be accessed: one, unless a system call names more.
+    /// How many bytes of the page are accessed, by the instruction or by the buffer of a system call; one
+    /// where that is not known.
     pub len: usize,
     /// Whether they are written.
     pub is_write: bool,
@@ -84,8 +90,11 @@ pub trait Judge: Send + Sync {
     /// The pages to open, if the page of this address has nothing in flight.
     fn free_around(&self, address: usize) -> Option<Range<usize>>;
 
+    /// The pages to open for reading, if reads of the page of this address collide with nothing in flight.
+    fn readable_around(&self, address: usize) -> Option<Range<usize>>;
+
     /// Those pages were opened.
-    fn opened(&self, pages: &Range<usize>);
+    fn opened(&self, pages: &Range<usize>, how: Opening);
 
     /// What is to be done about an access to a page that has something in flight.
     fn judge(&self, access: &TrappedAccess) -> Verdict;
@@ -147,9 +156,14 @@ impl Trap {
         self.uffd.unregister(view);
     }
 
-    /// Maps whole pages of private memory of the program's twice, and says the engine's address of them.
+    /// Maps whole pages of the program's own memory twice, and says the engine's address of them.
     pub fn double(&self, user: &Range<usize>) -> Result<usize, String> {
         doubled::double(self.uffd, user)
+    }
+
+    /// Whether memory that was mapped twice is the program's own shared memory.
+    pub fn is_shared(&self, start: usize) -> bool {
+        doubled::is_shared(start)
     }
 
     /// Undoes `double` for the program; the engine's view stays until the backend forgets it.
@@ -233,8 +247,8 @@ impl Monitor {
 
     /// Opens pages. The kernel opens none before the event of a thread that unmaps something was read, and
     /// nobody else reads it. Whoever faults meanwhile is sent back, to fault again.
-    fn open_pages(&self, pages: &Range<usize>) {
-        doubled::open_pages_taking(self.uffd, pages, || {
+    fn open_pages(&self, pages: &Range<usize>, how: Opening) {
+        doubled::open_pages_taking(self.uffd, pages, how, || {
             if self.uffd.wait(Some(0)).unwrap_or(false) {
                 self.look_for_unmapping();
             }
@@ -258,43 +272,69 @@ impl Monitor {
             return self.handle_device(fault, moment);
         }
         if let Some(pages) = self.judge.free_around(fault.address) {
-            self.open_pages(&pages);
-            return self.judge.opened(&pages);
+            self.open_pages(&pages, Opening::Whole);
+            return self.judge.opened(&pages, Opening::Whole);
+        }
+        let may_protect = !fault.is_write && self.uffd.can_protect();
+        if let Some(pages) = may_protect.then(|| self.judge.readable_around(fault.address)).flatten() {
+            self.open_pages(&pages, Opening::ForReading);
+            return self.judge.opened(&pages, Opening::ForReading);
         }
         let page = fault.address / page_size() * page_size();
         let known = place::of_thread(fault.thread);
-        let access = access_of(fault, moment, known.unwrap_or_default());
-        // A debugger reads the memory of a process, too: that is no access of the program's.
-        let verdict = match place::is_ours(fault.thread) {
-            true => self.judge.judge(&access),
-            false => Verdict::default(),
-        };
-        let can_answer = known.is_some_and(|place| place.system_call.is_none());
-        let is_asked = can_answer && (verdict.wants_stack || verdict.keeps_armed);
-        let happens = |frames, is_open| self.judge.happens(&access, frames, is_open);
-        if !(is_asked && self.ask(&access, page, verdict, happens)) {
-            self.judge.happens(&access, None, true);
-            self.open_pages(&(page..page + page_size()));
+        let place = known.unwrap_or_default();
+        if let Some(call) = place.system_call {
+            self.handle_call(TrappedAccess { place, ..TrappedAccess::of(fault, moment) }, &call);
+            return self.open_pages(&(page..page + page_size()), Opening::Whole);
         }
+        let (access, operands) = TrappedAccess { place, ..TrappedAccess::of(fault, moment) }.with_operands();
+        let verdict = self.judged(&access);
+        let is_asked = known.is_some() && (verdict.wants_stack || verdict.keeps_armed);
+        let happens = |frames, is_open, registers: &Registers| {
+            self.judge.happens(&access.measured(&operands, Some(registers)), frames, is_open);
+        };
+        if !(is_asked && self.ask(&access, page, verdict, happens)) {
+            self.judge.happens(&access.measured(&operands, None), None, true);
+            self.open_pages(&(page..page + page_size()), Opening::Whole);
+        }
+    }
+
+    /// The page is open during the call: all that it accesses there is judged now.
+    fn handle_call(&self, access: TrappedAccess, call: &SystemCall) {
+        let page = access.address / page_size() * page_size();
+        let mut parts = parts_in_page(call, access.address).into_iter().peekable();
+        while let Some(part) = parts.next() {
+            let access = TrappedAccess { address: part.start, len: part.len(), ..access };
+            let verdict = self.judged(&access);
+            let is_last = parts.peek().is_none();
+            let may_arm = is_last && verdict.keeps_armed && self.can_step && !doubled::may_contain(page);
+            let is_armed = may_arm && step::arm_behind_call(access.thread, access.place, page);
+            self.judge.happens(&access, None, is_last && !is_armed);
+        }
+    }
+
+    /// A debugger reads the memory of a process, too: that is no access of the program's.
+    fn judged(&self, access: &TrappedAccess) -> Verdict {
+        if place::is_ours(access.thread) { self.judge.judge(access) } else { Verdict::default() }
     }
 
     /// An access to an address of a device: it is told, and fails.
     fn handle_device(&self, fault: &PageFault, moment: u64) {
         let page = fault.address / page_size() * page_size();
         let known = place::of_thread(fault.thread);
-        let access = access_of(fault, moment, known.unwrap_or_default());
+        let access = TrappedAccess { place: known.unwrap_or_default(), ..TrappedAccess::of(fault, moment) };
         if devices::is_populating(access.place.system_call) {
             return devices::close_range(self.uffd, page);
         }
         if place::is_ours(fault.thread) {
             let can_answer = known.is_some_and(|place| place.system_call.is_none());
             let verdict = Verdict { wants_stack: true, keeps_armed: false };
-            let pointer = |frames, _| {
+            let pointer = |frames| {
                 self.judge.pointer(&access, frames);
                 devices::close(page);
             };
-            if !(can_answer && self.ask(&access, page, verdict, pointer)) {
-                pointer(None, true);
+            if !(can_answer && self.ask(&access, page, verdict, |frames, _, _| pointer(frames))) {
+                pointer(None);
             }
         } else {
             devices::close(page);
@@ -303,13 +343,13 @@ impl Monitor {
     }
 
     /// A thread that blocks the signal, or that a debugger would stop at it, is not asked.
-    /// `tell` gets the stack, and whether the page stays open.
+    /// `tell` gets the stack, whether the page stays open, and the registers.
     fn ask(
         &self,
         access: &TrappedAccess,
         page: usize,
         verdict: Verdict,
-        tell: impl Fn(Option<Vec<u64>>, bool),
+        tell: impl Fn(Option<Vec<u64>>, bool, &Registers),
     ) -> bool {
         let status = place::status_of(access.thread);
         let can_ask = |status: &ThreadStatus| {
@@ -320,21 +360,48 @@ impl Monitor {
         }
         let (wants_stack, may_step) = (verdict.wants_stack, verdict.keeps_armed && self.can_step);
         let question = Question { thread: access.thread, page, wants_stack, may_step };
-        answer::ask(&question, |StackAnswer { frames, has_stepped }| {
+        answer::ask(&question, |StackAnswer { frames, has_stepped, registers }| {
             let frames = Some(frames).filter(|frames| !frames.is_empty());
-            tell(frames, !has_stepped);
+            tell(frames, !has_stepped, &registers);
         })
     }
 }
 
-/// What is accessed of the page.
-fn access_of(fault: &PageFault, moment: u64, place: ThreadPlace) -> TrappedAccess {
-    let PageFault { address, is_write, thread } = *fault;
+/// What a call accesses in the page of this address, from there on: each buffer as far as it lies in the
+/// page, or the one byte where it has no buffer that is known.
+fn parts_in_page(call: &SystemCall, address: usize) -> Vec<Range<usize>> {
     let page = address / page_size() * page_size();
-    let end = place
-        .system_call
-        .and_then(|call| call.buffer())
-        .map(|(start, len)| start.saturating_add(len).min(page + page_size()))
-        .filter(|end| *end > address);
-    TrappedAccess { address, len: end.map_or(1, |end| end - address), is_write, thread, place, moment }
+    let buffers = call.buffers().skip_while(|buffer| !buffer.contains(&address));
+    let mut parts: Vec<_> =
+        buffers.map(|buffer| buffer.start.max(page)..buffer.end.min(page + page_size())).collect();
+    parts.retain(|part| !part.is_empty());
+    match parts.first_mut() {
+        Some(first) => first.start = address,
+        None => parts.push(address..address + 1),
+    }
+    parts
+}
+
+impl TrappedAccess {
+    /// One byte, by a thread of which nothing is known.
+    fn of(fault: &PageFault, moment: u64) -> TrappedAccess {
+        let PageFault { address, is_write, thread } = *fault;
+        TrappedAccess { address, len: 1, is_write, thread, place: ThreadPlace::default(), moment }
+    }
+
+    /// What the instruction accesses of the page at most. It is returned where only the registers say how
+    /// much that is: an access at the page's first byte may have begun in the page before.
+    fn with_operands(self) -> (TrappedAccess, Option<MemoryOperands>) {
+        let offset = self.address % page_size();
+        let operands = operand::at(self.place.pc);
+        let len = operands.as_ref().map_or(1, MemoryOperands::size).min(page_size() - offset);
+        (TrappedAccess { len, ..self }, operands.filter(|_| offset == 0 && len > 1))
+    }
+
+    /// With as many bytes as the registers say, if they are needed for that.
+    fn measured(&self, operands: &Option<MemoryOperands>, registers: Option<&Registers>) -> TrappedAccess {
+        let Some(operands) = operands else { return *self };
+        let len = registers.and_then(|registers| operands.len_from(self.address, registers));
+        TrappedAccess { len: len.map_or(1, |len| len.min(self.len)), ..*self }
+    }
 }

@@ -1,6 +1,7 @@
 //! Where a waiting thread is, from the kernel's files about it: in which system call, at which instruction,
 //! which signals it blocks, whether it is traced.
 
+use crate::os::page::read_up_to;
 use std::{fmt::Write as _, fs::File, io::Read, ops::Range};
 
 /// Where a thread is that waits.
@@ -24,29 +25,56 @@ pub struct SystemCall {
 }
 
 impl SystemCall {
-    /// The one range of bytes that it is given, where it is one of those that take one.
-    pub fn buffer(&self) -> Option<(usize, usize)> {
-        const WITH_BUFFER: [i64; 6] = [
-            libc::SYS_read,
-            libc::SYS_write,
-            libc::SYS_pread64,
-            libc::SYS_pwrite64,
-            libc::SYS_sendto,
-            libc::SYS_recvfrom,
-        ];
-        let [_, buffer, len, ..] = self.arguments;
-        WITH_BUFFER.contains(&self.number).then_some((buffer as usize, len as usize))
+    /// The buffers that it is given, in order, where it is one of the calls that take some.
+    pub fn buffers(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let [_, second, third, ..] = self.arguments.map(|word| word as usize);
+        let (one, list) = match self.number {
+            libc::SYS_read
+            | libc::SYS_write
+            | libc::SYS_pread64
+            | libc::SYS_pwrite64
+            | libc::SYS_sendto
+            | libc::SYS_recvfrom => (Some([second, third]), None),
+            libc::SYS_readv
+            | libc::SYS_writev
+            | libc::SYS_preadv
+            | libc::SYS_pwritev
+            | libc::SYS_preadv2
+            | libc::SYS_pwritev2 => (None, Some((second, third))),
+            // Of struct msghdr: the list of buffers and its length are behind the name and its length.
+            libc::SYS_sendmsg | libc::SYS_recvmsg => {
+                (None, read_words(second).map(|[_, _, list, count]| (list, count)))
+            }
+            _ => (None, None),
+        };
+        let listed = list.into_iter().flat_map(|(list, count)| {
+            let places = (0..count.min(MOST_BUFFERS)).map(move |at| list + at * size_of::<libc::iovec>());
+            places.map_while(read_words)
+        });
+        one.into_iter().chain(listed).map(|[start, len]| start..start.saturating_add(len))
     }
 
     /// The addresses that are unmapped in it, or more, where it is one of those that unmap.
     pub fn unmaps(&self) -> Option<Range<usize>> {
-        let [start, len, ..] = self.arguments.map(|word| word as usize);
+        let [start, len, _, flags, ..] = self.arguments.map(|word| word as usize);
         match self.number {
-            libc::SYS_munmap | libc::SYS_mremap => Some(start..start.checked_add(len)?),
+            libc::SYS_mmap if flags & libc::MAP_FIXED as usize == 0 => None,
+            libc::SYS_munmap | libc::SYS_mremap | libc::SYS_mmap => Some(start..start.checked_add(len)?),
             libc::SYS_brk => Some(start..usize::MAX),
             _ => None,
         }
     }
+}
+
+/// The most buffers that a system call takes.
+const MOST_BUFFERS: usize = 1024;
+
+/// Words of the process's memory, if they can be read.
+fn read_words<const N: usize>(at: usize) -> Option<[usize; N]> {
+    let mut words = [0; N];
+    // SAFETY: any bytes are words; the slice is theirs.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(&words)) };
+    (read_up_to(at as u64, bytes) == bytes.len()).then_some(words)
 }
 
 /// Where the thread is, if the kernel says so: it does not of a thread that runs.
@@ -160,7 +188,26 @@ mod tests {
             let want = want.map(|(system_call, sp, pc)| ThreadPlace { system_call, sp, pc });
             assert_eq!(parse(text), want, "{text}");
         }
-        assert_eq!(call.buffer(), Some((0x1000, 6)));
+        assert_eq!(call.buffers().collect::<Vec<_>>(), [Range { start: 0x1000, end: 0x1006 }]);
+    }
+
+    #[test]
+    fn buffers_of_calls_that_take_lists_are_found() {
+        let list: [[usize; 2]; 3] = [[0x1000, 16], [0x2000, 0], [0x3000, 8]];
+        let list_at = list.as_ptr().addr();
+        let message: [usize; 7] = [0, 0, list_at, 3, 0, 0, 0];
+        for (number, arguments) in [
+            (libc::SYS_writev, [1, list_at, 3]),
+            (libc::SYS_preadv2, [1, list_at, 3]),
+            (libc::SYS_sendmsg, [1, message.as_ptr().addr(), 0]),
+        ] {
+            let [first, second, third] = arguments.map(|word| word as u64);
+            let call = SystemCall { number, arguments: [first, second, third, 0, 0, 0] };
+            let buffers: Vec<_> = call.buffers().collect();
+            assert_eq!(buffers, [0x1000..0x1010, 0x2000..0x2000, 0x3000..0x3008], "{number}");
+        }
+        let nowhere = SystemCall { number: libc::SYS_writev, arguments: [1, 8, 3, 0, 0, 0] };
+        assert_eq!(nowhere.buffers().count(), 0);
     }
 
     #[test]
@@ -170,10 +217,14 @@ mod tests {
             (libc::SYS_mremap, Some(0x1000..0x3000)),
             (libc::SYS_brk, Some(0x1000..usize::MAX)),
             (libc::SYS_read, None),
+            (libc::SYS_mmap, None),
         ] {
             let call = SystemCall { number, arguments: [0x1000, 0x2000, 0, 0, 0, 0] };
             assert_eq!(call.unmaps(), want, "{number}");
         }
+        let arguments = [0x1000, 0x2000, 0, (libc::MAP_FIXED | libc::MAP_PRIVATE) as u64, 0, 0];
+        let over = SystemCall { number: libc::SYS_mmap, arguments };
+        assert_eq!(over.unmaps(), Some(0x1000..0x3000), "a mapping over another one");
     }
 
     #[test]

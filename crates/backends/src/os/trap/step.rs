@@ -1,10 +1,16 @@
 //! One instruction of a thread with some armed pages open: the trap flag is set, and when the CPU has done
-//! the instruction, the handler of SIGTRAP arms the pages again.
+//! the instruction, the handler of SIGTRAP arms the pages again. It does so behind system calls, too
+//! (`after_call`).
 //!
 //! All of it runs in signal handlers: system calls, atomics, and a table of a fixed size. Only x86_64 has the
 //! flag; elsewhere no thread can step.
 
-use super::{chain::ChainedHandler, uffd::Uffd};
+use super::{
+    after_call,
+    chain::ChainedHandler,
+    place::{self, ThreadPlace},
+    uffd::Uffd,
+};
 use std::{
     ffi::c_void,
     mem,
@@ -75,8 +81,20 @@ pub unsafe fn begin(context: *mut c_void, page: usize) -> bool {
     true
 }
 
-/// Waits until no thread is inside a step that has pages of this range open.
+/// Has the page armed when the thread has left the system call that it is in. False if it cannot.
+pub fn arm_behind_call(thread: i32, place: ThreadPlace, page: usize) -> bool {
+    let can_trap =
+        |status: place::ThreadStatus| !status.is_traced && status.blocked >> (libc::SIGTRAP - 1) & 1 == 0;
+    flags::IS_KNOWN
+        && ChainedHandler::is_installed(libc::SIGTRAP, on_trap)
+        && place::status_of(thread).is_some_and(can_trap)
+        && after_call::arm_behind(thread, place, page)
+}
+
+/// Waits until no thread is inside a step that has pages of this range open; none is armed behind a system
+/// call any more.
 pub fn wait_for(range: &Range<usize>) {
+    after_call::leave(range);
     let is_open = |page: &AtomicUsize| range.contains(&page.load(Ordering::SeqCst));
     for _ in 0..1000 {
         let is_busy = STEPS.iter().any(|step| step.pages.iter().any(is_open));
@@ -141,6 +159,10 @@ unsafe extern "C" fn on_trap(signal: i32, info: *mut libc::siginfo_t, context: *
             }
             return step.thread.store(0, Ordering::Release);
         }
+    }
+    // SAFETY: as the kernel gave them.
+    if unsafe { after_call::has_ended(info) } {
+        return;
     }
     // SAFETY: as the kernel gave them.
     if unsafe { BEFORE.call(signal, info, context) } {

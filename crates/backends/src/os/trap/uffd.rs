@@ -12,6 +12,7 @@ use std::{
     io,
     ops::Range,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 const API: u64 = 0xaa;
@@ -23,6 +24,8 @@ const FEATURE_WRITE_PROTECT_SHMEM: u64 = 1 << 12;
 const MODE_MISSING: u64 = 1;
 const MODE_WRITE_PROTECT: u64 = 1 << 1;
 const MODE_MINOR: u64 = 1 << 2;
+/// Of IOCTL_CONTINUE: the page can be read, and writes are told of.
+const FOR_READING: u64 = 1 << 1;
 const EVENT_PAGEFAULT: u8 = 0x12;
 const EVENT_UNMAP: u8 = 0x16;
 const FLAG_WRITE: u64 = 1;
@@ -31,6 +34,7 @@ const IOCTL_API: u64 = 0xc018_aa3f;
 const IOCTL_REGISTER: u64 = 0xc020_aa00;
 const IOCTL_UNREGISTER: u64 = 0x8010_aa01;
 const IOCTL_WAKE: u64 = 0x8010_aa02;
+const IOCTL_WRITE_PROTECT: u64 = 0xc018_aa06;
 const IOCTL_CONTINUE: u64 = 0xc020_aa07;
 const DEVICE_NEW: u64 = 0xaa00;
 const USER_MODE_ONLY: i32 = 1;
@@ -70,6 +74,13 @@ struct Continue {
 }
 
 #[repr(C)]
+struct WriteProtect {
+    start: u64,
+    len: u64,
+    mode: u64,
+}
+
+#[repr(C)]
 #[derive(Default)]
 struct Message {
     event: u8,
@@ -99,19 +110,43 @@ pub enum Event {
     Unmap(Range<usize>),
 }
 
+/// How pages are opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// For every access.
+    Whole,
+    /// For reads: the kernel tells of the next write.
+    ForReading,
+}
+
 /// The descriptor. A program that closes all it finds closes this one, too, and may get its number for a file
 /// of its own.
-pub struct Uffd(Kept);
+pub struct Uffd {
+    file: Kept,
+    /// Whether pages can be opened for reading alone (Linux 6.4 and later).
+    can_protect: AtomicBool,
+    /// Whether any were.
+    has_protected: AtomicBool,
+}
 
 impl Uffd {
     /// Opens one that is told of system calls as well; where that is not allowed, system calls would fail
     /// on pages that are not in the page table.
     pub fn open() -> io::Result<Uffd> {
-        let file = Kept::open(by_call).or_else(|why| Kept::open(by_device).map_err(|_| why))?;
-        let uffd = Uffd(file);
         let features = FEATURE_MINOR_SHMEM | FEATURE_THREAD_ID | FEATURE_EXACT_ADDRESS | FEATURE_EVENT_UNMAP;
-        let mut api = Api { api: API, features, ioctls: 0 };
-        uffd.ask(IOCTL_API, &mut api)?;
+        Uffd::open_with(features | FEATURE_WRITE_PROTECT_SHMEM, true)
+            .or_else(|_| Uffd::open_with(features, false))
+    }
+
+    fn open_with(features: u64, can_protect: bool) -> io::Result<Uffd> {
+        let file = Kept::open(by_call).or_else(|why| Kept::open(by_device).map_err(|_| why))?;
+        Uffd::started(file, features, can_protect)
+    }
+
+    fn started(file: Kept, features: u64, can_protect: bool) -> io::Result<Uffd> {
+        let (can_protect, has_protected) = (AtomicBool::new(can_protect), AtomicBool::new(false));
+        let uffd = Uffd { file, can_protect, has_protected };
+        uffd.ask(IOCTL_API, &mut Api { api: API, features, ioctls: 0 })?;
         Ok(uffd)
     }
 
@@ -119,10 +154,8 @@ impl Uffd {
     ///
     /// [`register_unprotected`]: Uffd::register_unprotected
     pub fn open_for_views() -> io::Result<Uffd> {
-        let uffd = Uffd(Kept::open(|| by_call_with(libc::O_CLOEXEC | USER_MODE_ONLY))?);
-        let mut api = Api { api: API, features: FEATURE_WRITE_PROTECT_SHMEM, ioctls: 0 };
-        uffd.ask(IOCTL_API, &mut api)?;
-        Ok(uffd)
+        let file = Kept::open(|| by_call_with(libc::O_CLOEXEC | USER_MODE_ONLY))?;
+        Uffd::started(file, FEATURE_WRITE_PROTECT_SHMEM, false)
     }
 
     /// Has the kernel put pages of this view into the page table one by one, and not with their neighbours;
@@ -135,7 +168,17 @@ impl Uffd {
     /// Has accesses to these pages told of, if the pages are in memory and not in the page table.
     pub fn register(&self, range: &Range<usize>) -> io::Result<()> {
         let (start, len) = (range.start as u64, range.len() as u64);
-        self.ask(IOCTL_REGISTER, &mut Register { start, len, mode: MODE_MINOR, ioctls: 0 })
+        let register = |mode| self.ask(IOCTL_REGISTER, &mut Register { start, len, mode, ioctls: 0 });
+        if self.can_protect.load(Ordering::Relaxed) && register(MODE_MINOR | MODE_WRITE_PROTECT).is_ok() {
+            return Ok(());
+        }
+        self.can_protect.store(false, Ordering::Relaxed);
+        register(MODE_MINOR)
+    }
+
+    /// Whether pages can be opened for reading alone.
+    pub fn can_protect(&self) -> bool {
+        self.can_protect.load(Ordering::Relaxed)
     }
 
     /// Has all accesses to these pages told of that are not in the page table.
@@ -167,7 +210,7 @@ impl Uffd {
     /// Waits until an event can be read: for ever without a limit in milliseconds. Another thread may be
     /// faster.
     pub fn wait(&self, limit: Option<i32>) -> io::Result<bool> {
-        let mut asked = libc::pollfd { fd: self.0.get()?.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut asked = libc::pollfd { fd: self.file.get()?.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: asks about one descriptor.
         match unsafe { libc::poll(&mut asked, 1, limit.unwrap_or(-1)) } {
             ..0 => Err(io::Error::last_os_error()),
@@ -181,7 +224,7 @@ impl Uffd {
         let mut message = Message::default();
         let (to, size) = ((&raw mut message).cast::<c_void>(), size_of::<Message>());
         // SAFETY: reads a message into a place of its size.
-        let got = unsafe { libc::read(self.0.get()?.as_raw_fd(), to, size) };
+        let got = unsafe { libc::read(self.file.get()?.as_raw_fd(), to, size) };
         if got < 0 {
             let why = io::Error::last_os_error();
             return if why.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(why) };
@@ -203,7 +246,7 @@ impl Uffd {
     /// Whether the program is unmapping something: the kernel has an event that is no access, and the thread
     /// waits until it is read. Only asked when something can be read.
     pub fn has_unmap(&self) -> bool {
-        let Ok(file) = self.0.get() else { return false };
+        let Ok(file) = self.file.get() else { return false };
         let about = read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()));
         about.is_ok_and(|text| text.lines().any(|line| line.split_whitespace().eq(["pending:", "0"])))
     }
@@ -219,26 +262,50 @@ impl Uffd {
     ///
     /// While a thread unmaps something, the kernel refuses until its event was read: `take_events` is called
     /// then, before the next try.
-    pub fn open_pages(&self, range: &Range<usize>, take_events: impl Fn()) {
+    pub fn open_pages(&self, range: &Range<usize>, how: Opening, take_events: impl Fn()) {
+        let mode = if how == Opening::ForReading { FOR_READING } else { 0 };
         let mut start = range.start;
         while start < range.end {
             let len = (range.end - start) as u64;
-            let mut request = Continue { start: start as u64, len, mode: 0, mapped: 0 };
+            let mut request = Continue { start: start as u64, len, mode, mapped: 0 };
             match self.ask(IOCTL_CONTINUE, &mut request) {
                 Ok(()) => break,
                 Err(_) if request.mapped > 0 => start += request.mapped as usize,
                 // In the page table already.
                 Err(why) if why.raw_os_error() == Some(libc::EEXIST) => start += page_size(),
                 Err(why) if why.raw_os_error() == Some(libc::EAGAIN) => take_events(),
-                Err(_) => break,
+                Err(why) => {
+                    // A kernel that does not know how: whoever waits comes again, and no page is tried so.
+                    if mode != 0 && why.raw_os_error() == Some(libc::EINVAL) {
+                        self.can_protect.store(false, Ordering::Relaxed);
+                    }
+                    break;
+                }
             }
+        }
+        match how {
+            Opening::ForReading => self.has_protected.store(true, Ordering::SeqCst),
+            Opening::Whole => self.allow_writes(range, take_events),
         }
         self.wake(range);
     }
 
+    /// Pages of the range that were opened for reading are opened whole.
+    fn allow_writes(&self, range: &Range<usize>, take_events: impl Fn()) {
+        if !self.has_protected.load(Ordering::SeqCst) {
+            return;
+        }
+        let (start, len) = (range.start as u64, range.len() as u64);
+        while let Err(why) = self.ask(IOCTL_WRITE_PROTECT, &mut WriteProtect { start, len, mode: 0 })
+            && why.raw_os_error() == Some(libc::EAGAIN)
+        {
+            take_events();
+        }
+    }
+
     fn ask<T>(&self, what: u64, with: &mut T) -> io::Result<()> {
         // SAFETY: each number goes with the layout that it is asked with here.
-        match unsafe { libc::ioctl(self.0.get()?.as_raw_fd(), what as _, &raw mut *with) } {
+        match unsafe { libc::ioctl(self.file.get()?.as_raw_fd(), what as _, &raw mut *with) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }

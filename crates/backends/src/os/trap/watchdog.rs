@@ -112,7 +112,7 @@ fn open(uffd: &Uffd, address: usize) {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::{Judge, Trap, TrappedAccess, Verdict, place::ThreadPlace, populate};
+    use super::super::{Judge, Opening, Trap, TrappedAccess, Verdict, place::ThreadPlace, populate};
     use super::*;
     use crate::os::mapping::Mapping;
     use std::{
@@ -132,7 +132,11 @@ mod tests {
             None
         }
 
-        fn opened(&self, _: &Range<usize>) {}
+        fn readable_around(&self, _: usize) -> Option<Range<usize>> {
+            None
+        }
+
+        fn opened(&self, _: &Range<usize>, _: Opening) {}
 
         fn judge(&self, _: &TrappedAccess) -> Verdict {
             loop {

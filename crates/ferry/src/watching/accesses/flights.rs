@@ -3,6 +3,7 @@
 //!
 //! Plain data: it says which pages are to be armed and what an access hits, and touches no memory itself.
 
+use ferry_backends::os::trap::Opening;
 use ferry_watch::{
     check::joins::Joins,
     fact::{Awaited, Point},
@@ -268,14 +269,10 @@ impl Flights {
 
     /// Pages were opened, or are about to be: they are armed again for the next op.
     pub(super) fn opened(&mut self, pages: &Range<usize>) {
-        let page = self.page;
-        // Several blocks may have bytes in one page.
-        for (_, at) in self.by_user.range(..pages.end).rev() {
-            let Some(block) = self.blocks.get_mut(at) else { continue };
-            if block.user.end.next_multiple_of(page) <= pages.start {
-                break;
+        for at in self.blocks_at(pages).collect::<Vec<_>>() {
+            if let Some(block) = self.blocks.get_mut(&at) {
+                block.opened(pages, self.page);
             }
-            block.opened(pages, page);
         }
     }
 
@@ -287,27 +284,64 @@ impl Flights {
         }
     }
 
-    /// The pages to open at an access to a page that has nothing in flight: more of them, the longer the
-    /// program goes on in order.
+    /// The pages to open for every access, if nothing is in flight in the page of this address: more of them
+    /// the longer the program goes on in order.
     pub(super) fn free_around(&mut self, address: usize) -> Option<Range<usize>> {
-        let page = address / self.page * self.page;
-        let one = page..page + self.page;
-        let Some(block) = self.block_of(address) else { return Some(one) };
-        if block.in_flight(&one, &self.joins).next().is_some() {
-            return None;
+        let pages = self.open_around(address, |_| true)?;
+        if let Some(at) = self.block_of(address).map(|block| block.at)
+            && let Some(block) = self.blocks.get_mut(&at)
+        {
+            block.eager = EAGER_TURNS;
         }
+        Some(pages)
+    }
+
+    /// The pages to open for reading, if nothing in flight in the page of this address is written by its op.
+    pub(super) fn readable_around(&mut self, address: usize) -> Option<Range<usize>> {
+        self.open_around(address, |flight| flight.is_written)
+    }
+
+    /// Pages from that of the address on, up to a flight that is in the way.
+    fn open_around(
+        &mut self,
+        address: usize,
+        is_in_the_way: impl Fn(&Flight) -> bool,
+    ) -> Option<Range<usize>> {
+        let page = address / self.page * self.page;
+        let Some(block) = self.block_of(address) else { return Some(page..page + self.page) };
         let (last, count) = self.last_opened;
         let count = if last == page { (2 * count).min(MOST_PAGES) } else { FEWEST_PAGES };
         let wide = page..block.user.end.next_multiple_of(self.page).min(page + count * self.page);
-        let first = block.in_flight(&wide, &self.joins).map(|flight| flight.user.start).min();
+        let in_the_way = block.in_flight(&wide, &self.joins).filter(|flight| is_in_the_way(flight));
+        let first = in_the_way.map(|flight| flight.user.start).min();
         let end = first.map_or(wide.end, |first| first / self.page * self.page);
-        let at = block.at;
-        self.last_opened = (end, count);
-        if let Some(block) = self.blocks.get_mut(&at) {
-            block.eager = EAGER_TURNS;
+        if end <= page {
+            return None;
         }
+        self.last_opened = (end, count);
         self.opened(&(page..end));
         Some(page..end)
+    }
+
+    /// The pages of this range that must not be open, since an op came to own bytes in them meanwhile.
+    pub(super) fn wrongly_open(&self, pages: &Range<usize>, how: Opening) -> Vec<Range<usize>> {
+        let blocks = self.blocks_at(pages).filter_map(|at| self.blocks.get(&at));
+        let in_flight = blocks.flat_map(|block| block.in_flight(pages, &self.joins));
+        let wrong = in_flight.filter(|flight| how == Opening::Whole || flight.is_written);
+        let whole = wrong.map(|flight| {
+            let start = (flight.user.start / self.page * self.page).max(pages.start);
+            start..flight.user.end.next_multiple_of(self.page).min(pages.end)
+        });
+        whole.collect()
+    }
+
+    /// The engine's addresses of the blocks that have bytes in these pages, of which one may have several.
+    fn blocks_at(&self, pages: &Range<usize>) -> impl Iterator<Item = usize> {
+        let (page, start) = (self.page, pages.start);
+        let before = self.by_user.range(..pages.end).rev().map(|(_, at)| *at);
+        before.take_while(move |at| {
+            self.blocks.get(at).is_none_or(|block| block.user.end.next_multiple_of(page) > start)
+        })
     }
 
     /// A host function begins on a thread: the op `point`.
@@ -552,6 +586,26 @@ mod tests {
         let last = USER + 199 * PAGE;
         assert_eq!(flights.free_around(last), Some(last..last + PAGE));
         assert_eq!(flights.free_around(0x5000), Some(0x5000..0x6000), "no block of ours");
+    }
+
+    #[test]
+    fn pages_of_sources_are_opened_for_reading_up_to_a_destination() {
+        let mut flights = flights(20 * PAGE);
+        flights.add(at(1), AT, 4 * PAGE, false, &mut Vec::new());
+        flights.add(at(2), AT + 2 * PAGE + 9, 1, true, &mut Vec::new());
+        assert_eq!(flights.free_around(USER + 5), None);
+        assert_eq!(flights.readable_around(USER + 5), Some(USER..USER + 2 * PAGE));
+        assert_eq!(flights.readable_around(USER + 2 * PAGE), None);
+        let all = USER..USER + 20 * PAGE;
+        for (how, want) in [
+            (Opening::Whole, vec![USER..USER + 4 * PAGE, USER + 2 * PAGE..USER + 3 * PAGE]),
+            (Opening::ForReading, vec![Range { start: USER + 2 * PAGE, end: USER + 3 * PAGE }]),
+        ] {
+            assert_eq!(flights.wrongly_open(&all, how), want);
+        }
+        assert_eq!(flights.wrongly_open(&(USER + 4 * PAGE..all.end), Opening::Whole), []);
+        flights.joined(at(2), |_| ());
+        assert_eq!(flights.wrongly_open(&all, Opening::ForReading), []);
     }
 
     #[test]

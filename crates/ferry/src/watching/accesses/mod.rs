@@ -29,7 +29,10 @@ use ferry_backends::{
     host::ViewWatch,
     os::{
         page::page_size,
-        trap::{self, DevicePointer, Judge, Trap, TrappedAccess, Verdict, place::ThreadPlace, tell_pointers},
+        trap::{
+            self, DevicePointer, Judge, Opening, Trap, TrappedAccess, Verdict, place::ThreadPlace,
+            tell_pointers,
+        },
     },
 };
 use ferry_core::{Block, DeviceTime, Error, Fate, Home, JoinKind, Observer, Origin, Point, Seen};
@@ -46,14 +49,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a thread is stepped over accesses to one page, until that is armed anew: over every byte of it,
-/// as long as the process has taken few steps for the time that it runs; else so often.
-const MOST_STEPS: u32 = 5_000;
+/// How often a thread is stepped over accesses to one page, until that is armed anew; and if the process has
+/// been stepped more often than so, and so often more for each op. What is found does not depend on time.
+const MOST_STEPS: u32 = 20_000;
 const FEW_STEPS: u32 = 64;
-/// A process may be stepped so often at any time, and so often more for each millisecond: a step takes some
-/// 25 us, so this is a quarter of the time.
-const STEPS_AT_ONCE: u64 = 20_000;
-const STEPS_PER_MILLISECOND: u64 = 10;
+const STEPS_AT_ONCE: u64 = 400_000;
+const STEPS_PER_OP: u64 = 100;
 /// How long an access waits for what is in flight to be told.
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -63,7 +64,6 @@ pub(crate) struct AccessWatch {
     reporter: Mutex<AccessReporter>,
     trap: OnceLock<Trap>,
     writer: &'static FactWriter,
-    since: Instant,
     /// AccessWatch that collided with something in flight, or were beside it.
     steps: AtomicU64,
     /// Counts ops; changed with the lock of the flights.
@@ -116,13 +116,17 @@ impl HostWatch {
         }
     }
 
-    /// The whole pages of blocks that are mapped twice, with the engine's address of each; nothing in a
-    /// forked child.
+    /// The whole pages of blocks that are mapped twice and that a child has to itself, with the engine's
+    /// address of each; nothing in a forked child.
     fn pages(&self) -> Vec<(Range<usize>, usize)> {
         match self {
             // Not for ever: a signal handler that forks may have interrupted the holder of the lock.
             HostWatch::Trapped(watch) if watch.writer.is_here() => {
-                watch.flights_soon().map_or_else(Vec::new, |flights| flights.pages().collect())
+                let mut pages =
+                    watch.flights_soon().map_or_else(Vec::new, |it| it.pages().collect::<Vec<_>>());
+                // What a child shares with its parent stays so.
+                pages.retain(|(user, _)| watch.trap.get().is_none_or(|trap| !trap.is_shared(user.start)));
+                pages
             }
             HostWatch::Compared(watch) => watch.pages(),
             HostWatch::Trapped(_) => Vec::new(),
@@ -163,10 +167,10 @@ fn trapped(writer: &'static FactWriter) -> io::Result<Arc<AccessWatch>> {
         return Err(io::Error::other("not asked for"));
     }
     let (flights, reporter) = (Mutex::new(Flights::new(page_size())), Mutex::default());
-    let (trap, since, steps) = (OnceLock::new(), Instant::now(), AtomicU64::new(0));
+    let (trap, steps) = (OnceLock::new(), AtomicU64::new(0));
     let (moment, has_opened_untold) = (AtomicU64::new(0), AtomicBool::new(false));
     let accesses =
-        Arc::new(AccessWatch { flights, reporter, trap, writer, since, steps, moment, has_opened_untold });
+        Arc::new(AccessWatch { flights, reporter, trap, writer, steps, moment, has_opened_untold });
     let trap = Trap::open(accesses.clone(), lines::dump)?;
     let _ = accesses.trap.set(trap);
     Ok(accesses)
@@ -239,6 +243,12 @@ impl AccessWatch {
         }
     }
 
+    /// What an access collides with.
+    fn hit(&self, access: &TrappedAccess) -> Option<Flight> {
+        let bytes = access.address..access.address + access.len;
+        self.flights_soon()?.hit(&bytes, access.is_write, (access.thread, access.moment))
+    }
+
     fn reporter(&self) -> MutexGuard<'_, AccessReporter> {
         self.reporter.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -246,7 +256,7 @@ impl AccessWatch {
     /// How often a thread may be stepped over accesses to one page now.
     fn most_steps(&self) -> u32 {
         let steps = self.steps.fetch_add(1, Ordering::Relaxed);
-        let budget = STEPS_AT_ONCE + STEPS_PER_MILLISECOND * self.since.elapsed().as_millis() as u64;
+        let budget = STEPS_AT_ONCE + STEPS_PER_OP * self.moment();
         if steps <= budget { MOST_STEPS } else { FEW_STEPS }
     }
 
@@ -313,23 +323,24 @@ impl Judge for AccessWatch {
         }
     }
 
-    fn opened(&self, pages: &Range<usize>) {
-        if let Some(mut flights) = self.flights_soon() {
-            flights.opened(pages);
-        }
+    fn readable_around(&self, address: usize) -> Option<Range<usize>> {
+        self.flights_soon()?.readable_around(address)
+    }
+
+    fn opened(&self, pages: &Range<usize>, how: Opening) {
+        let (Some(mut flights), Some(trap)) = (self.flights_soon(), self.trap.get()) else { return };
+        flights.opened(pages);
+        // With the lock: what was armed for an op since these pages were chosen is open now.
+        flights.wrongly_open(pages, how).iter().for_each(|pages| trap.arm(pages));
     }
 
     fn judge(&self, access: &TrappedAccess) -> Verdict {
         let Some(mut flights) = self.flights_soon() else { return Verdict::default() };
-        let bytes = access.address..access.address + access.len;
         // The library asks so whether memory that it is given can be read; a program has no use for it.
         let is_probe = access.place.system_call.is_some_and(|call| call.number == libc::SYS_madvise);
         let passes = flights.count_pass(access.address);
         drop(flights);
-        let hit = || {
-            let flights = self.flights_soon()?;
-            flights.hit(&bytes, access.is_write, (access.thread, access.moment)).filter(|_| !is_probe)
-        };
+        let hit = || self.hit(access).filter(|_| !is_probe);
         // Another process may have waited for the op and told the program.
         let hit = hit().and_then(|first| match ASK_ELSEWHERE.get() {
             Some(ask) => {
@@ -338,12 +349,21 @@ impl Judge for AccessWatch {
             }
             None => Some(first),
         });
-        let wants_stack = hit.is_some_and(|hit| self.reporter().expect(access, hit));
-        Verdict { wants_stack, keeps_armed: passes <= self.most_steps() || self.writer.wanted().precise }
+        let (mut reporter, op) = (self.reporter(), hit.as_ref().map(|hit| hit.point));
+        let wants_stack = hit.is_some_and(|hit| reporter.expect(access, hit));
+        let is_sweep = reporter.is_sweep(access, op);
+        let is_often = passes > self.most_steps() || is_sweep;
+        Verdict { wants_stack, keeps_armed: !is_often || self.writer.wanted().precise }
     }
 
     fn happens(&self, access: &TrappedAccess, frames: Option<Vec<u64>>, is_open: bool) {
-        self.reporter().happens(self.writer, access, frames, is_open);
+        // It may be shorter than it was taken for.
+        let mut reporter = self.reporter();
+        if reporter.is_beside(access) {
+            let hit = self.hit(access);
+            reporter.expects(hit);
+        }
+        reporter.happens(self.writer, access, frames, is_open);
     }
 
     fn pointer(&self, access: &TrappedAccess, frames: Option<Vec<u64>>) {

@@ -6,7 +6,7 @@
 //! would fault, and every object's type is compared: if the thread goes on meanwhile, or the layout is not
 //! the expected one, there are fewer lines or none.
 
-use crate::watching::contents::read_up_to;
+use ferry_backends::os::page::read_up_to;
 use ferry_watch::fact::Line;
 
 /// Frames that are looked at.

@@ -1,8 +1,10 @@
 //! From accesses that hit something in flight to facts, each place in the program once for an op.
 
 use super::{Flight, lines};
-use crate::watching::contents::read_up_to;
-use ferry_backends::os::trap::{TrappedAccess, place::ThreadPlace};
+use ferry_backends::os::{
+    page::read_up_to,
+    trap::{TrappedAccess, place::ThreadPlace},
+};
 use ferry_watch::{
     Fact,
     clock::ticks,
@@ -17,6 +19,9 @@ use std::{
 
 /// How often a stack is taken at one instruction for one op: other places may lead there.
 const MOST_AT_ONE_PLACE: u32 = 16;
+/// After so many accesses to one op at one depth of the stack these are a sweep, such as one memcpy: its
+/// pages are not armed again. A step for each of its accesses would take minutes.
+const LONGEST_STEPPED: u32 = 1024;
 /// Bytes of a stack that are kept until they are walked.
 const STACK_BYTES: usize = 64 << 10;
 /// Places that are remembered; then all are forgotten, and may be told again.
@@ -33,6 +38,10 @@ pub(super) struct AccessReporter {
     /// A copy of the stack of the thread that accesses, which waits.
     stack: Vec<u8>,
     places: HashMap<AccessPlace, u32>,
+    /// Accesses by op and stack pointer.
+    sweeps: HashMap<(fact::Point, u64), u32>,
+    /// The access that is about to happen goes on with a sweep that was told of.
+    goes_on: bool,
     /// Stacks that were told of, with their ops.
     told: HashSet<(fact::Point, bool, u32)>,
     /// How often pages stayed open.
@@ -44,6 +53,7 @@ impl AccessReporter {
     pub(super) fn expect(&mut self, access: &TrappedAccess, hit: Flight) -> bool {
         if self.places.len() >= MOST_PLACES {
             self.places.clear();
+            self.sweeps.clear();
             self.told.clear();
         }
         let count = self.places.entry((hit.point, access.place.pc, access.place.sp)).or_default();
@@ -54,6 +64,27 @@ impl AccessReporter {
             self.copy_stack(access.place);
         }
         is_wanted
+    }
+
+    /// Whether the access is one of many to the same op: then it need not be stepped over.
+    pub(super) fn is_sweep(&mut self, access: &TrappedAccess, op: Option<fact::Point>) -> bool {
+        let count = op.map_or(0, |op| {
+            let count = self.sweeps.entry((op, access.place.sp)).or_default();
+            *count += 1;
+            *count
+        });
+        self.goes_on = count > LONGEST_STEPPED + 1;
+        count > LONGEST_STEPPED
+    }
+
+    /// Whether the access turned out not to reach what it was expected to collide with.
+    pub(super) fn is_beside(&self, access: &TrappedAccess) -> bool {
+        self.expected.as_ref().is_some_and(|hit| access.address + access.len <= hit.user.start)
+    }
+
+    /// The access collides with this, or with nothing.
+    pub(super) fn expects(&mut self, hit: Option<Flight>) {
+        self.expected = hit;
     }
 
     fn copy_stack(&mut self, place: ThreadPlace) {
@@ -117,7 +148,7 @@ impl AccessReporter {
             let frames = lines::put_into(frames, writer);
             self.tell(writer, access, &hit, frames);
         }
-        if is_open {
+        if is_open && !self.goes_on {
             self.opened += 1;
             writer.write(&Fact::Opened { time: ticks(), count: self.opened });
         }

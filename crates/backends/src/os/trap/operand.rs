@@ -1,0 +1,194 @@
+//! How many bytes an instruction accesses: the kernel names the first byte in a page, and no more.
+//!
+//! The instruction is decoded from the program's memory. Where an access may have begun in the page before,
+//! only the thread's registers say where; these come with its answer. What cannot be told counts as one byte,
+//! so that no access is taken to be larger than it is.
+
+use crate::os::page::read_up_to;
+
+/// The longest instruction.
+const LONGEST: usize = 15;
+
+/// The general registers of a thread, in the order of their numbers in instructions.
+pub type Registers = [u64; 16];
+
+/// The instruction at `pc`, if it was read and its operands in memory have a known size.
+pub fn at(pc: u64) -> Option<MemoryOperands> {
+    let mut code = [0; LONGEST];
+    let got = read_up_to(pc, &mut code);
+    MemoryOperands::decode(&code[..got], pc)
+}
+
+pub use decoder::MemoryOperands;
+
+#[cfg(target_arch = "x86_64")]
+mod decoder {
+    use super::Registers;
+    use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+
+    /// The operands of an instruction that lie in memory.
+    pub struct MemoryOperands {
+        instruction: Instruction,
+        size: usize,
+    }
+
+    impl MemoryOperands {
+        /// `None` for bytes that are no instruction, and where a mask in a register says which bytes are
+        /// accessed.
+        pub fn decode(code: &[u8], pc: u64) -> Option<MemoryOperands> {
+            let instruction = Decoder::with_ip(64, code, pc, DecoderOptions::NONE).decode();
+            let size = instruction.memory_size().size();
+            let has_any = instruction.op_kinds().any(is_memory);
+            (has_any && size > 0 && !is_masked(&instruction)).then_some(MemoryOperands { instruction, size })
+        }
+
+        /// The bytes of one operand. An instruction that repeats is seen before each repetition.
+        pub fn size(&self) -> usize {
+            self.size
+        }
+
+        /// How many bytes are accessed from `address` on, which is in an operand, if the registers say so.
+        pub fn len_from(&self, address: usize, registers: &Registers) -> Option<usize> {
+            let value = |register: Register, _, _| match register {
+                Register::RIP | Register::EIP => Some(self.instruction.next_ip()),
+                // The bases of these segments are 0; those of FS and GS are not known.
+                Register::ES | Register::CS | Register::SS | Register::DS => Some(0),
+                _ if register.is_gpr64() => Some(registers[register.number()]),
+                _ if register.is_gpr32() => Some(registers[register.number()] & u64::from(u32::MAX)),
+                _ => None,
+            };
+            let operands = (0..self.instruction.op_count()).zip(self.instruction.op_kinds());
+            let in_memory = operands.filter(|(_, kind)| is_memory(*kind)).map(|(number, _)| number);
+            in_memory.filter_map(|operand| self.instruction.virtual_address(operand, 0, value)).find_map(
+                |start| {
+                    let before = address.checked_sub(start as usize)?;
+                    self.size.checked_sub(before).filter(|len| *len > 0)
+                },
+            )
+        }
+    }
+
+    fn is_memory(kind: OpKind) -> bool {
+        !matches!(
+            kind,
+            OpKind::Register
+                | OpKind::NearBranch16
+                | OpKind::NearBranch32
+                | OpKind::NearBranch64
+                | OpKind::FarBranch16
+                | OpKind::FarBranch32
+                | OpKind::Immediate8
+                | OpKind::Immediate8_2nd
+                | OpKind::Immediate16
+                | OpKind::Immediate32
+                | OpKind::Immediate64
+                | OpKind::Immediate8to16
+                | OpKind::Immediate8to32
+                | OpKind::Immediate8to64
+                | OpKind::Immediate32to64
+        )
+    }
+
+    /// Whether only some bytes of the operand are accessed.
+    fn is_masked(instruction: &Instruction) -> bool {
+        instruction.has_op_mask()
+            || matches!(
+                instruction.mnemonic(),
+                Mnemonic::Vmaskmovps
+                    | Mnemonic::Vmaskmovpd
+                    | Mnemonic::Vpmaskmovd
+                    | Mnemonic::Vpmaskmovq
+                    | Mnemonic::Maskmovdqu
+                    | Mnemonic::Vmaskmovdqu
+                    | Mnemonic::Maskmovq
+            )
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod decoder {
+    use super::Registers;
+
+    /// No instruction is known.
+    pub struct MemoryOperands;
+
+    impl MemoryOperands {
+        /// Nothing is known.
+        pub fn decode(_: &[u8], _: u64) -> Option<MemoryOperands> {
+            None
+        }
+
+        /// One byte.
+        pub fn size(&self) -> usize {
+            1
+        }
+
+        /// Nothing is known.
+        pub fn len_from(&self, _: usize, _: &Registers) -> Option<usize> {
+            None
+        }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64", not(loom)))]
+mod tests {
+    use super::*;
+
+    const RAX: usize = 0;
+    const RSI: usize = 6;
+    const RDI: usize = 7;
+
+    #[test]
+    fn sizes_are_those_of_operands_in_memory() {
+        for (name, code, want) in [
+            ("mov [rdi], al", &[0x88, 0x07][..], Some(1)),
+            ("mov [rdi], rax", &[0x48, 0x89, 0x07], Some(8)),
+            ("vmovdqu [rdi], ymm0", &[0xc5, 0xfe, 0x7f, 0x07], Some(32)),
+            ("vmovdqu64 [rdi], zmm0", &[0x62, 0xf1, 0xfe, 0x48, 0x7f, 0x07], Some(64)),
+            ("rep stosb", &[0xf3, 0xaa], Some(1)),
+            ("rep movsq", &[0xf3, 0x48, 0xa5], Some(8)),
+            ("lock cmpxchg16b [rdi]", &[0xf0, 0x48, 0x0f, 0xc7, 0x0f], Some(16)),
+            ("vmovdqu8 [rdi]{k1}, zmm0", &[0x62, 0xf1, 0x7f, 0x49, 0x7f, 0x07], None),
+            ("vpmaskmovd [rdi], ymm0, ymm1", &[0xc4, 0xe2, 0x7d, 0x8e, 0x0f], None),
+            ("mov rax, rdi", &[0x48, 0x89, 0xf8], None),
+            ("half of an instruction", &[0x48], None),
+            ("nothing", &[], None),
+        ] {
+            let size = MemoryOperands::decode(code, 0x1000).map(|operands| operands.size());
+            assert_eq!(size, want, "{name}");
+        }
+    }
+
+    #[test]
+    fn registers_say_where_an_access_began() {
+        let mut registers = [0; 16];
+        (registers[RAX], registers[RSI], registers[RDI]) = (3, 0x5ff8, 0x1ff0);
+        let store = [0xc5, 0xfe, 0x7f, 0x07]; // vmovdqu [rdi], ymm0
+        let scaled = [0x48, 0x89, 0x4c, 0xc7, 0xf8]; // mov [rdi + rax * 8 - 8], rcx
+        let relative = [0x48, 0x89, 0x05, 0xf9, 0x0f, 0, 0]; // mov [rip + 0xff9], rax
+        let moves = [0xa5]; // movsd
+        for (name, code, address, want) in [
+            ("its first byte", &store[..], 0x1ff0, Some(32)),
+            ("the page behind", &store, 0x2000, Some(16)),
+            ("behind its end", &store, 0x2010, None),
+            ("before it", &store, 0x1fef, None),
+            ("index and offset", &scaled, 0x2004, Some(4)),
+            ("beside the instruction", &relative, 0x9000 + 7 + 0xff9, Some(8)),
+            ("the destination of a move", &moves, 0x1ff1, Some(3)),
+            ("the source of a move", &moves, 0x5ff8, Some(4)),
+        ] {
+            let operands = MemoryOperands::decode(code, 0x9000).expect(name);
+            assert_eq!(operands.len_from(address, &registers), want, "{name}");
+        }
+        let through_fs =
+            MemoryOperands::decode(&[0x64, 0x48, 0x89, 0x07], 0x9000).expect("mov fs:[rdi], rax");
+        assert_eq!(through_fs.len_from(0x1ff0, &registers), None, "the base is not known");
+    }
+
+    #[test]
+    fn instructions_are_read_from_the_process_where_there_are_any() {
+        let code = [0x48_u8, 0x89, 0x07, 0xcc]; // mov [rdi], rax
+        let size = |at_pc: u64| at(at_pc).map(|operands| operands.size());
+        assert_eq!([size(code.as_ptr().addr() as u64), size(8)], [Some(8), None]);
+    }
+}
