@@ -13,9 +13,9 @@ use std::sync::LazyLock;
 /// source's), and a store that goes through the cache first reads what it overwrites. Measured with 1.25
 /// MiB a core and 48 MiB shared: 1.5 times as fast as memcpy from 4 to 32 MiB.
 pub const NONTEMPORAL_FROM: usize = 4 << 20;
-/// The same on AMD's processors, whose shared cache takes what leaves the second-level one: on an EPYC of 2024
-/// (Zen 5, 1 MiB a core, 32 MiB shared) 4 and 8 MiB are copied at 0.6 of memcpy's speed past the caches, and at
-/// 0.9 to 1.4 through them.
+/// The same on AMD's processors, whose shared cache takes what leaves the second-level one: on an EPYC of
+/// 2024 (Zen 5, 1 MiB a core, 32 MiB shared) 4 and 8 MiB are copied at 0.6 of memcpy's speed past the caches,
+/// and at 0.9 to 1.4 through them.
 pub const NONTEMPORAL_FROM_AMD: usize = 12 << 20;
 
 /// As [`NONTEMPORAL_FROM`], for fills. Those have no source to make room for, and libc's memset does not read
