@@ -1,5 +1,6 @@
 /* CHECK: FERRY-LOST: a stream is aborted for a fill that is not wanted any more, and a download that was
  * handed over before goes with it. */
+/* SAYS: aclrtStreamAbort is at */
 #include "kit.h"
 
 enum { LEN = 4096 };

@@ -1,5 +1,6 @@
 /* CHECK: FERRY-LOST: a stream is destroyed by force while it holds an upload, which is dropped.
  * aclrtDestroyStream would wait for it. */
+/* SAYS: aclrtDestroyStreamForce is at */
 #include "kit.h"
 
 enum { LEN = 4096 };

@@ -85,6 +85,13 @@ static UNUSED unsigned char *page_locked(size_t len)
     return (unsigned char *)memset(memory, 1, len);
 }
 
+/* Writes a number, the lowest byte first. */
+static UNUSED inline void put_number(unsigned char *at, uint32_t number)
+{
+    for (int byte = 0; byte < 4; byte++)
+        at[byte] = (unsigned char)(number >> (8 * byte));
+}
+
 /* Device memory that nobody has written. */
 static UNUSED unsigned char *raw_device(size_t len)
 {

@@ -1,6 +1,7 @@
 /* CHECK: FERRY-CAPTURE: a relaxed capture lets another thread make a synchronous fill, which would break a
  * capture in any other mode. Only --capture-lint tells, as a warning. */
 /* OPTIONS: --capture-lint */
+/* SAYS: Move the call out of the capture, so that it can use any mode. */
 #include "kit.h"
 
 enum { LEN = 4096 };

@@ -1,5 +1,6 @@
 /* CHECK: FERRY-CAPTURE: a thread that loads data makes a synchronous copy while another thread captures in
  * global mode. In thread-local mode, which the fixed twin uses, it may. */
+/* SAYS: or let the capture use the relaxed mode */
 #include "kit.h"
 
 enum { LEN = 4096 };

@@ -1,5 +1,6 @@
 /* CHECK: FERRY-CAPTURE: an asynchronous copy from memory on the stack is put into a captured stream. It
  * would have to wait, and breaks the capture. */
+/* SAYS: Let the copy use page-locked memory */
 #include "kit.h"
 
 enum { LEN = 256 };

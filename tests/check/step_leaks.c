@@ -1,5 +1,6 @@
 /* CHECK: FERRY-LEAK: each step allocates a workspace on the device, and only the last one is freed. */
 /* OPTIONS: --leaks */
+/* SAYS: 4096 bytes were allocated */
 #include "kit.h"
 
 enum { STEPS = 3, LEN = 4096 };

@@ -3,7 +3,7 @@
 use ferry_abi::{Error, Result};
 
 use crate::route::{D2D, D2H, D2H_PAGEABLE, H2D, H2D_PAGEABLE, P2P, Route};
-use crate::work::{CallCost, Growth, MATRIX_BYTES, Workload};
+use crate::work::{BufferUse, CallCost, Growth, MATRIX_BYTES, Workload};
 
 /// One measurement, which is one row of the table.
 pub struct Case {
@@ -43,6 +43,7 @@ pub fn all(size: Option<usize>) -> Vec<Case> {
     cases.extend(fills(size));
     cases.extend(calls(size.unwrap_or(64)));
     cases.extend(growth());
+    cases.extend(used(size));
     cases
 }
 
@@ -153,6 +154,17 @@ fn growth() -> impl Iterator<Item = Case> {
             move |count| Case { name: format!("{name}/{count}"), work: Workload::Growth { growth, count } };
         counts.iter().copied().map(case)
     })
+}
+
+fn used(size: Option<usize>) -> impl Iterator<Item = Case> {
+    let case = |name: String, using, len| Case { name, work: Workload::Used { using, len } };
+    let copies = [("write", BufferUse::Write), ("read", BufferUse::Read)].into_iter().flat_map(
+        move |(name, using)| {
+            let sizes = sizes(size, &[64 * K, M]).into_iter();
+            sizes.map(move |len| case(format!("used/{name}/{}", short(len)), using, len))
+        },
+    );
+    copies.chain([case("compute".to_owned(), BufferUse::Compute, 1)])
 }
 
 /// How many pieces of this length a batch has by default: 64 to 4096, and at most 128 MiB where that allows

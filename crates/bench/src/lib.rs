@@ -5,9 +5,11 @@
 //! read it.
 //!
 //! `cases` and `work` say what is measured, `copiers` do it, `peers` chooses them, `sampling` takes the
-//! samples, `report`, `table` and `plots` show them; `alignment`, `fill`, `growth`, `recorded` and `tune` are
-//! cases of their own kind. Nothing is imported from `lib`.
+//! samples, `report`, `table` and `plots` show them; `alignment`, `fill`, `growth`, `used`, `recorded` and
+//! `tune` are cases of their own kind; `checked` runs cases plain and under `ferry check`. Nothing is imported
+//! from `lib`.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,7 +27,7 @@ use recorded::RecordedCopies;
 use report::Row;
 use report_file::ReportFile;
 use route::Route;
-use sampling::{Figures, Sampling};
+use sampling::{Contender, Figures, Sampling};
 use shape::Shape;
 use table::ResultTable;
 use work::Workload;
@@ -33,6 +35,7 @@ use work::Workload;
 mod alignment;
 mod bytes;
 mod cases;
+mod checked;
 mod copier;
 mod copiers;
 mod fill;
@@ -48,6 +51,7 @@ mod shape;
 mod sides;
 mod table;
 mod tune;
+mod used;
 mod work;
 
 /// What is to be measured, and how.
@@ -90,6 +94,9 @@ pub struct BenchOptions {
     /// FERRY_CUDA_PLAN
     #[arg(long, conflicts_with_all = ["tests", "json", "csv", "report", "peers", "list"])]
     tune: bool,
+    /// Measure what ferry check costs: the cases plain and checked in turn
+    #[arg(long, conflicts_with_all = ["csv", "report", "peers", "list", "tune", "recording", "block"])]
+    checked: bool,
     /// Do not compare what was copied
     #[arg(long)]
     no_verify: bool,
@@ -97,6 +104,9 @@ pub struct BenchOptions {
 
 /// Measures, and prints as asked.
 pub fn main(options: &BenchOptions) -> Result<ExitCode> {
+    if options.checked {
+        return checked::main(options);
+    }
     let recorded = match &options.recording {
         Some(file) => recorded::load(file, options.spread)?,
         None => Vec::new(),
@@ -155,6 +165,8 @@ struct Bench<'a> {
     options: &'a BenchOptions,
     peers: Peers,
     recorded: Vec<RecordedCopies>,
+    /// The most memory that a case took.
+    memory: RefCell<serde_json::Value>,
 }
 
 impl<'a> Bench<'a> {
@@ -168,7 +180,7 @@ impl<'a> Bench<'a> {
         if let Some(why) = &peers.missing {
             Terminal::stderr().say(&format!("ferry: {why}"));
         }
-        Ok(Bench { session, options, peers, recorded })
+        Ok(Bench { session, options, peers, recorded, memory: RefCell::default() })
     }
 
     /// Measures one case.
@@ -227,8 +239,11 @@ impl<'a> Bench<'a> {
             Workload::Fill { len, words } => {
                 must_fit(session, len)?;
                 row.bytes = len;
-                let mut contenders = fill::contenders(session, len, words)?;
-                return sampling::measure(&mut contenders, plan, progress);
+                return self.measure(&mut fill::contenders(session, len, words)?, plan, progress);
+            }
+            Workload::Used { using, len } => {
+                must_fit(session, len)?;
+                return self.measure(&mut used::contenders(session, using, len)?, plan, progress);
             }
             _ => {}
         }
@@ -237,7 +252,23 @@ impl<'a> Bench<'a> {
         let _access = (spec.route.device > 0).then(|| reach(session, spec.route)).transpose()?;
         let (mut contenders, note) = self.peers.contenders(session, &spec)?;
         row.note = [row.note.take(), note].into_iter().flatten().reduce(|one, two| format!("{one}; {two}"));
-        sampling::measure(&mut contenders, plan, progress)
+        self.measure(&mut contenders, plan, progress)
+    }
+
+    /// Takes the samples, and notes how much memory that takes while all of it is there.
+    fn measure(
+        &self,
+        contenders: &mut [Box<dyn Contender + '_>],
+        plan: Sampling,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Figures>> {
+        let figures = sampling::measure(contenders, plan, progress);
+        let memory = checked::memory();
+        let most = |memory: &serde_json::Value| memory["program"].as_u64();
+        if most(&memory) > most(&self.memory.borrow()) {
+            self.memory.replace(memory);
+        }
+        figures
     }
 
     /// The copy that every contender does. The row is told its bytes, unless calls are what is measured.
@@ -257,7 +288,10 @@ impl<'a> Bench<'a> {
                 row.note = self.recorded[index].note();
                 self.recorded[index].spec()
             }
-            Workload::Alignment { .. } | Workload::Growth { .. } | Workload::Fill { .. } => {
+            Workload::Alignment { .. }
+            | Workload::Growth { .. }
+            | Workload::Fill { .. }
+            | Workload::Used { .. } => {
                 unreachable!("measured in a way of its own")
             }
         };
@@ -328,6 +362,7 @@ impl<'a> Bench<'a> {
             "samples": self.options.samples,
             "verified": !self.options.no_verify,
             "missing_peers": self.peers.missing,
+            "memory": *self.memory.borrow(),
         })
     }
 }

@@ -26,8 +26,21 @@ pub enum Workload {
     Fill { len: usize, words: bool },
     /// The latency of a small copy beside `count` of something.
     Growth { growth: Growth, count: usize },
+    /// A copy of `len` bytes and what a program does with them after each; or computing alone.
+    Used { using: BufferUse, len: usize },
     /// The copies of a recording that have this index, or the pieces of its batches and rows.
     Recorded { route: Route, are_pieces: bool, index: usize },
+}
+
+/// What a program does besides copying.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum BufferUse {
+    /// It writes the source after each synchronise.
+    Write,
+    /// It reads the destination after each synchronise.
+    Read,
+    /// It computes, and does not copy.
+    Compute,
 }
 
 /// Which latency of a small copy is measured.
@@ -155,7 +168,8 @@ impl Workload {
 
     /// Whether the latency of a call is measured, and not throughput.
     pub fn is_about_calls(&self) -> bool {
-        matches!(self, Workload::Call { .. } | Workload::Loop { calls: true, .. })
+        let is_used = matches!(self, Workload::Used { .. });
+        is_used || matches!(self, Workload::Call { .. } | Workload::Loop { calls: true, .. })
     }
 
     /// This workload with the size that the last part of a name spells.
@@ -191,7 +205,8 @@ impl Workload {
             Workload::Call { call, .. } => Workload::Call { call, len: bytes(size)? },
             Workload::Fill { words, .. } => Workload::Fill { len: bytes(size)?, words },
             Workload::Growth { growth, .. } => Workload::Growth { growth, count: number(size)? },
-            Workload::Recorded { .. } => return None,
+            Workload::Used { using: BufferUse::Compute, .. } | Workload::Recorded { .. } => return None,
+            Workload::Used { using, .. } => Workload::Used { using, len: bytes(size)? },
         })
     }
 
@@ -249,6 +264,13 @@ impl Workload {
                 "device memory, one fill with a byte and synchronise".to_owned()
             }
             Workload::Fill { .. } => "device memory, one fill with 32-bit words and synchronise".to_owned(),
+            Workload::Used { using, .. } => match using {
+                BufferUse::Write => {
+                    "a copy to the device and synchronise, then all of the source is written".into()
+                }
+                BufferUse::Read => "a copy from the device and synchronise, then all of it is read".into(),
+                BufferUse::Compute => "20 million additions, and no copy".into(),
+            },
             Workload::Growth { growth, .. } => match growth {
                 Growth::Streams => {
                     "cost of a 64 B copy, so many streams in turn and one synchronise".to_owned()

@@ -22,7 +22,7 @@ use ferry::watching::alone::TraceReader;
 use ferry_abi::Error;
 use ferry_terminal::{Terminal, tell};
 use ferry_watch::buffers::Wanted;
-use ferry_watch::check::{CheckFinding, CheckOptions, Checker, FindingSeverity};
+use ferry_watch::check::{CheckFinding, CheckOptions, Checker, FindingSeverity, ProcessEnd};
 use ferry_watch::trace::TraceLimits;
 use ferry_watch::{Fact, FactReader, FactSource};
 
@@ -137,7 +137,7 @@ fn run_once(
     reader: &mut CheckReader,
 ) -> Result<Watched, StartFailure> {
     let watched = watched_run(args, more).run(reader)?;
-    reader.checker.finish(|process| process != watched.process || watched.is_killed);
+    reader.checker.finish(|process| end_of(process, &watched));
     Ok(watched)
 }
 
@@ -153,8 +153,18 @@ fn run_answering(
     let watched = watched_run(args, &more).run_with(reader, |pause, collector, reader| {
         questions.answer(pause, collector, reader, suppressions);
     })?;
-    reader.checker.finish(|process| process != watched.process || watched.is_killed);
+    reader.checker.finish(|process| end_of(process, &watched));
     Ok(watched)
+}
+
+/// How a process has ended that did not say so. Of those that the program has started nothing is known.
+fn end_of(process: u32, watched: &Watched) -> ProcessEnd {
+    match watched.end {
+        _ if process != watched.process => ProcessEnd::Unknown,
+        end if end.is_stopped => ProcessEnd::Unknown,
+        end if end.is_killed => ProcessEnd::Killed,
+        _ => ProcessEnd::Itself,
+    }
 }
 
 fn watched_run<'a>(args: &'a CheckArgs, more: &'a [(&'a str, OsString)]) -> WatchedRun<'a> {

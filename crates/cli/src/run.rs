@@ -86,6 +86,8 @@ pub struct ProgramEnd {
     pub code: u8,
     /// Whether a signal killed it.
     pub is_killed: bool,
+    /// Whether that signal was sent to this command, too: somebody stopped both.
+    pub is_stopped: bool,
 }
 
 /// Starts a program with the library and these variables more.
@@ -128,9 +130,12 @@ impl StartedProgram {
     /// Waits for the program, passing on the signals that arrive meanwhile, and says its exit code. In
     /// messages it is the command of this name that waits.
     pub fn wait(mut self, command: &str) -> std::result::Result<ProgramEnd, StartFailure> {
-        let status = self.status().map_err(|error| (125, Error::Setup(error.to_string())))?;
+        let mut sent = Vec::new();
+        let status = self.status(&mut sent).map_err(|error| (125, Error::Setup(error.to_string())))?;
         let code = verdict(command, &self.program, status);
-        Ok(ProgramEnd { code, is_killed: status.signal().is_some() })
+        let is_ours = |signal| sent.contains(&signal) || Signals::is_pending(signal);
+        let is_stopped = status.signal().is_some_and(is_ours);
+        Ok(ProgramEnd { code, is_killed: status.signal().is_some(), is_stopped })
     }
 
     /// The number of its process.
@@ -138,12 +143,13 @@ impl StartedProgram {
         self.child.id()
     }
 
-    fn status(&mut self) -> std::io::Result<ExitStatus> {
+    /// How it ended. Signals that arrive meanwhile are put into `sent`.
+    fn status(&mut self, sent: &mut Vec<i32>) -> std::io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
-            self.signals.pass_next_to(self.child.id());
+            sent.extend(self.signals.pass_next_to(self.child.id()));
         }
     }
 }

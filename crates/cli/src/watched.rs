@@ -25,7 +25,7 @@ use ferry_watch::{
 
 use crate::{
     machine::Machine,
-    run::{self, StartFailure},
+    run::{self, ProgramEnd, StartFailure},
 };
 
 /// Bytes of the file.
@@ -61,8 +61,8 @@ pub struct Watched {
     pub lost: u64,
     /// The number of its process.
     pub process: u32,
-    /// Whether a signal killed it.
-    pub is_killed: bool,
+    /// How it ended.
+    pub end: ProgramEnd,
 }
 
 impl WatchedRun<'_> {
@@ -94,7 +94,7 @@ impl WatchedRun<'_> {
             read_while(|| !waiting.is_finished(), &mut collector, reader, pause);
             waiting.join().expect("waiting does not panic")
         })?;
-        Ok(Watched { code: end.code, lost: collector.lost(), process, is_killed: end.is_killed })
+        Ok(Watched { code: end.code, lost: collector.lost(), process, end })
     }
 }
 

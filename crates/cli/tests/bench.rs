@@ -58,11 +58,30 @@ fn the_list_names_every_kind_of_case() {
         "streams/1000",
         "outstanding/100000",
         "allocations/100000",
+        "used/write/64K",
+        "used/read/1M",
+        "compute",
     ] {
         assert!(names.contains(&name), "{name} is not in {names:?}");
     }
     for line in list.lines() {
         assert!(line.split_whitespace().count() > 3, "a case without a word about it: {line}");
+    }
+}
+
+#[test]
+fn the_cost_of_checking_is_measured_in_one_run() {
+    let cases = ["--checked", "-t", "h2d/contiguous/4K", "-t", "used/read/64K"];
+    let (run, report) = json(&cases);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let names: Vec<_> = rows(&report).iter().map(|row| row["name"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["h2d/contiguous/4K", "used/read/64K"]);
+    for row in rows(&report) {
+        let [plain, checked] = ["plain_us", "checked_us"].map(|key| row[key].as_f64().expect("a time"));
+        assert!(plain > 0.0 && checked > 0.0, "{row}");
+    }
+    for whose in ["plain", "checked", "command"] {
+        assert!(report["memory"][whose].as_f64().is_some_and(|bytes| bytes > 0.0), "{whose}: {report}");
     }
 }
 

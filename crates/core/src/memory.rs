@@ -206,21 +206,36 @@ impl Memory {
 
     /// Lets the addresses of `block` be known.
     pub(crate) fn know(&self, block: Block) -> Result<()> {
+        self.know_once(block, || Ok(()))
+    }
+
+    /// The same for memory that `show` makes accessible, which is called if the addresses are free: observers
+    /// are told of memory that is there.
+    pub(crate) fn know_once(&self, block: Block, show: impl FnOnce() -> Result<()>) -> Result<()> {
         if block.base != block.at {
             self.has_mappings.store(true, Ordering::Relaxed);
         }
         self.table.insert(block)?;
+        if let Err(error) = show() {
+            self.leave_table(block.base, |_| Ok(()))?;
+            return Err(error);
+        }
         self.tell(|observer| observer.known(&block));
         Ok(())
     }
 
     /// Makes the addresses of the block at `base` unknown, if `fits` agrees.
     pub(crate) fn forget(&self, base: usize, fits: impl FnOnce(&Block) -> Result<()>) -> Result<Block> {
+        let block = self.leave_table(base, fits)?;
+        self.tell(|observer| observer.forgotten(&block));
+        Ok(block)
+    }
+
+    fn leave_table(&self, base: usize, fits: impl FnOnce(&Block) -> Result<()>) -> Result<Block> {
         let block = self.table.remove(base, fits)?;
         if let Some(watch) = self.backend.block_watch() {
             watch.forgotten(&block);
         }
-        self.tell(|observer| observer.forgotten(&block));
         Ok(block)
     }
 

@@ -115,8 +115,12 @@ impl BlockMap {
 
     /// The newest block that holds the byte which the program calls `address`.
     pub fn named(&self, process: u32, address: u64) -> Option<&KnownBlock> {
-        let all = self.processes.get(&process)?.all.values();
-        let holding = all.filter(|known| {
+        let blocks = self.processes.get(&process)?;
+        let begins_here = blocks.by_base.get(&address).and_then(|number| blocks.all.get(number));
+        if begins_here.is_some_and(|known| known.block.len > 0) {
+            return begins_here;
+        }
+        let holding = blocks.all.values().filter(|known| {
             let Block { base, len, .. } = known.block;
             (base..base.saturating_add(len)).contains(&address)
         });
@@ -215,7 +219,7 @@ mod tests {
     const SOURCE: FactSource = FactSource { process: 1, thread: 1 };
 
     fn known(time: Nanos, base: u64, at: u64, len: u64) -> Fact {
-        let block = Block { base, at, len, device: Some(0), origin: Origin::Allocated };
+        let block = Block { base, at, len, padding: 0, device: Some(0), origin: Origin::Allocated };
         Fact::Known { time, site: CallSite::default(), block }
     }
 

@@ -426,10 +426,19 @@ pub struct Block {
     pub at: u64,
     /// Bytes.
     pub len: u64,
+    /// How many of them were added to what the program asked for.
+    pub padding: u64,
     /// The device, if it is device memory.
     pub device: Option<u32>,
     /// How it came to be known.
     pub origin: Origin,
+}
+
+impl Block {
+    /// The bytes that the program asked for.
+    pub fn asked(&self) -> u64 {
+        self.len - self.padding.min(self.len)
+    }
 }
 
 /// How memory came to be known.

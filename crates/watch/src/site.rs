@@ -47,6 +47,7 @@ pub fn enter(writer: &FactWriter, function: u16, return_address: impl FnOnce() -
         let stack = if wants_stack { stacks::number(local, writer, function, caller) } else { 0 };
         local.site.set(CallSite { function, caller, begin: 0, stack });
         local.waited.set(0);
+        local.asked.set(0);
     });
 }
 
@@ -74,6 +75,16 @@ pub fn current() -> CallSite {
 /// The call has waited until `time`, in ticks.
 pub fn note_wait(time: u64) {
     local(|local| local.waited.set(time));
+}
+
+/// The call asks for so much memory; what it gets may be more.
+pub fn note_asked(bytes: u64) {
+    local(|local| local.asked.set(bytes));
+}
+
+/// The bytes that the call has asked for, once; 0 if nobody said.
+pub fn take_asked() -> u64 {
+    local(|local| local.asked.take())
 }
 
 /// What this thread submits from here on is this task of a graph; with `None`, what it asks for itself.

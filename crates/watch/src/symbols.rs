@@ -1,4 +1,5 @@
-//! Symbolisation: return addresses of a watched program as function, file and line.
+//! Symbolisation: return addresses of a watched program as function, file and line. Optimised code has
+//! several of them at one address: the function that was inlined there, and those that it was inlined into.
 //!
 //! A [`Symbols`] takes the facts about what a process has mapped ([`Fact::Module`]), its interpreted lines,
 //! its stacks and the names of its functions, and answers questions about addresses afterwards. Debug
@@ -9,6 +10,7 @@
 //! What it keeps is bounded, whatever the facts say. Arrows: it knows facts; the readers know it.
 
 mod object_file;
+mod toolchain;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -31,8 +33,11 @@ const KEPT_ANSWERS: usize = 1 << 16;
 pub struct Symbols {
     processes: HashMap<u32, ProcessNames>,
     files: HashMap<String, Option<ObjectFile>>,
-    answers: HashMap<(u32, u64), Arc<CodePlace>>,
+    answers: HashMap<(u32, u64), Inlined>,
 }
+
+/// The places of one address, the innermost first; never empty.
+type Inlined = Arc<[Arc<CodePlace>]>;
 
 /// What one process said about its addresses.
 #[derive(Default)]
@@ -131,36 +136,56 @@ impl Symbols {
         stack.map_or(&[], Vec::as_slice)
     }
 
-    /// The place of the call that returns to `address`: a return address, or a [`Line::ADDRESS`].
-    pub fn place(&mut self, process: u32, address: u64) -> Arc<CodePlace> {
+    /// The places of the call that returns to `address`, which is a return address or a [`Line::ADDRESS`]:
+    /// the innermost first, then those of the functions that it was inlined into. At least one.
+    pub fn places(&mut self, process: u32, address: u64) -> Arc<[Arc<CodePlace>]> {
         if let Some(known) = self.answers.get(&(process, address)) {
             return known.clone();
         }
-        let place = Arc::new(self.find(process, address));
+        let places: Inlined = self.find(process, address).into_iter().map(Arc::new).collect();
         if self.answers.len() >= KEPT_ANSWERS {
             self.answers.clear();
         }
-        self.answers.insert((process, address), place.clone());
-        place
+        self.answers.insert((process, address), places.clone());
+        places
     }
 
-    fn find(&mut self, process: u32, address: u64) -> CodePlace {
-        let unknown = CodePlace { offset: address, ..CodePlace::default() };
-        let Some(names) = self.processes.get(&process) else { return unknown };
+    /// The one of them that the program's author looks for: the innermost whose line is known and that is not
+    /// in a header of the compiler or the system.
+    pub fn place(&mut self, process: u32, address: u64) -> Arc<CodePlace> {
+        self.authored(process, address).swap_remove(0)
+    }
+
+    /// That place, and those of the functions that it was inlined into.
+    pub fn authored(&mut self, process: u32, address: u64) -> Vec<Arc<CodePlace>> {
+        let places = self.places(process, address);
+        let first = authored(places.iter().map(|place| (place.file.as_deref(), place.line)));
+        places[first..].to_vec()
+    }
+
+    /// The same as one line of text.
+    pub fn text(&mut self, process: u32, address: u64) -> String {
+        let places = self.authored(process, address);
+        let told: Vec<String> = places.iter().map(|place| place.to_string()).collect();
+        told.join(", inlined at ")
+    }
+
+    fn find(&mut self, process: u32, address: u64) -> Vec<CodePlace> {
+        let unknown = || vec![CodePlace { offset: address, ..CodePlace::default() }];
+        let Some(names) = self.processes.get(&process) else { return unknown() };
         if address & Line::ADDRESS != 0 {
             let number = (address & !Line::ADDRESS) as u32;
-            return names.lines.get(&number).map_or(unknown, of_line);
+            return names.lines.get(&number).map_or_else(unknown, |line| vec![of_line(line)]);
         }
         // The instruction behind a call may belong to the next line, or to the next function.
-        let Some(call) = address.checked_sub(1) else { return unknown };
-        let Some(module) = names.module(call) else { return unknown };
+        let Some(call) = address.checked_sub(1) else { return unknown() };
+        let Some(module) = names.module(call) else { return unknown() };
         let offset = module.offset.wrapping_add(call - module.base);
         let path = module.path.clone();
         let object = self.files.entry(path).or_insert_with_key(|path| ObjectFile::open(path));
-        let mut place = object.as_ref().map(|object| object.find(offset)).unwrap_or_default();
-        place.module = module.path.clone();
-        place.offset = offset.wrapping_add(1);
-        place
+        let places = object.as_ref().map_or_else(|| vec![CodePlace::default()], |object| object.find(offset));
+        let (module, offset) = (&module.path, offset.wrapping_add(1));
+        places.into_iter().map(|place| CodePlace { module: module.clone(), offset, ..place }).collect()
     }
 }
 
@@ -181,6 +206,16 @@ impl ProcessNames {
         let (_, module) = self.modules.range(..=address).next_back()?;
         (address < module.end).then_some(module)
     }
+}
+
+/// The index of the innermost frame, by its file and line, that the program's author wrote: its line is known
+/// and it is in no header of the compiler or the system. Else of the innermost with a line, else the first.
+pub(crate) fn authored<'a>(frames: impl Iterator<Item = (Option<&'a str>, Option<u32>)> + Clone) -> usize {
+    let is_authored = |(file, line): (Option<&str>, Option<u32>)| {
+        line.is_some() && !file.is_some_and(toolchain::is_of_toolchain)
+    };
+    let has_line = |(_, line): (Option<&str>, Option<u32>)| line.is_some();
+    frames.clone().position(is_authored).or_else(|| frames.clone().position(has_line)).unwrap_or_default()
 }
 
 fn of_line(line: &Line) -> CodePlace {

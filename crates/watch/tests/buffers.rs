@@ -57,7 +57,7 @@ fn one_of_each() -> Vec<Fact> {
         Work::Reduce { device: 3, piece, combine: 2, element: 6 },
     ];
     let awaits = vec![Awaited::Point(point), Awaited::Later(u64::MAX), Awaited::Outside];
-    let block = Block { base: 1, at: 2, len: 3, device: Some(0), origin: Origin::Mapped };
+    let block = Block { base: 1, at: 2, len: 3, padding: 1, device: Some(0), origin: Origin::Mapped };
     let mut facts: Vec<Fact> = works
         .into_iter()
         .map(|work| {

@@ -244,6 +244,21 @@ fn reads_of_a_source_are_free_and_hide_no_write() {
 }
 
 #[test]
+fn a_copy_of_a_page_that_is_being_opened_is_watched() {
+    let mut seen = run("seconds", false);
+    let Some(told) = seen.accesses("seconds") else { return };
+    assert_eq!(told, [("write", "source", true); 50]);
+}
+
+#[test]
+fn what_the_c_library_reads_beyond_a_string_is_no_access_of_the_programs() {
+    let mut seen = run("strings", false);
+    let Some(told) = seen.accesses("strings") else { return };
+    // Only the copy reads the bytes in flight.
+    assert_eq!(told, [("read", "destination", true)]);
+}
+
+#[test]
 fn what_an_event_orders_before_a_join_is_joined() {
     let mut seen = run("events", false);
     let places = seen.accesses.iter().map(|access| (access.address % 4096, access.point.ticket > 1));

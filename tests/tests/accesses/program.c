@@ -192,6 +192,34 @@ static void reads(void)
     join();
 }
 
+/* A page is opened with its neighbours, and the next copy is of one of these. */
+static void seconds(void)
+{
+    for (int turn = 0; turn < 50; turn++) {
+        up(100, 500);
+        join();
+        write_byte(200);
+        up(12000, 100);
+        write_byte(12005);
+        join();
+    }
+}
+
+/* Strings that end before bytes in flight: the C library reads beyond them, the program does not. A copy of
+   the bytes beyond reads them. */
+static void strings(void)
+{
+    char copy[64];
+    strcpy((char *)host + 64, "seventeen letters");
+    down(64 + 24, 4);
+    CHECK(strlen((char *)host + 64) == 17);
+    CHECK(strchr((char *)host + 64, 'x') == NULL && memchr((char *)host + 64, 's', 20) != NULL);
+    CHECK(strcmp((char *)host + 64, "seventeen letters") == 0);
+    memcpy(copy, (char *)host + 64, 48);
+    join();
+    CHECK(memcmp(copy, "seventeen", 9) == 0);
+}
+
 /* What is ordered by events is joined with the stream that waited. */
 static void events(void)
 {
@@ -466,7 +494,7 @@ static const struct {
 } parts[] = {
     {"plain", plain},       {"neighbours", neighbours}, {"halves", halves}, {"lists", lists},
     {"calls", calls},       {"behind_calls", behind_calls}, {"many", many}, {"sweep", sweep},
-    {"reads", reads},       {"shared", shared},
+    {"seconds", seconds},   {"strings", strings}, {"reads", reads},       {"shared", shared},
     {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
     {"registered", registered}, {"moves", moves}, {"device_pointer", device_pointer},
     {"remapped", remapped}, {"others", others},     {"device_handler", device_handler},

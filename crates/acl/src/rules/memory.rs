@@ -16,6 +16,7 @@ use crate::{
 };
 use ferry::Options;
 use ferry_core::{Access, Block, Home, JoinKind, Kind, Origin, Place, Purpose, Request};
+use ferry_watch::site;
 
 pub(crate) const NORMAL_PAGE: usize = 4 << 10;
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
@@ -111,6 +112,9 @@ pub fn malloc(here: &Here, size: usize, policy: i32, padding: Padding) -> Result
     let device = here.device()?;
     let (page, len) = shape(size, policy, padding, &engine.settings.options)?;
     faults::alloc(size)?;
+    if site::is_on() {
+        site::note_asked(size as u64);
+    }
     let alloc = |page| {
         let request = Request { home: Home::Device(device), len, page };
         interrupt::find_room(here, |patience| engine.runtime.alloc_within(&request, patience))

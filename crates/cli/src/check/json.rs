@@ -15,7 +15,7 @@ pub fn one(finding: &CheckFinding) -> Value {
         "id": finding.id.name(),
         "severity": finding.severity.name(),
         "message": finding.message,
-        "remedy": finding.id.remedy(),
+        "remedy": finding.remedy,
         "bytes": finding.bytes.map(|(_, len)| len),
         "address": finding.bytes.map(|(start, _)| format!("{start:#x}")),
         "pid": finding.pid,

@@ -41,7 +41,7 @@ fn result(finding: &CheckFinding, seen: &mut SeenLines) -> Value {
     let mut result = json!({
         "ruleId": finding.id.name(),
         "level": finding.severity.name(),
-        "message": { "text": format!("{} {}", finding.message, finding.id.remedy()) },
+        "message": { "text": format!("{} {}", finding.message, finding.remedy) },
         "locations": finding.place().map(location).into_iter().collect::<Vec<_>>(),
         "partialFingerprints": { "primaryLocationLineHash": fingerprint(finding, seen) },
         "occurrenceCount": finding.count,
@@ -53,7 +53,7 @@ fn result(finding: &CheckFinding, seen: &mut SeenLines) -> Value {
     let mut stacks = vec![stack("where it went wrong", &finding.access)];
     if let Some(work) = &finding.work {
         stacks.push(stack(&work.call, &work.stack));
-        let related = work.stack.iter().find(|frame| frame.line.is_some());
+        let related = StackFrame::place(&work.stack).filter(|frame| frame.line.is_some());
         result["relatedLocations"] = related.map(location).into_iter().collect();
     }
     if let Some(allocation) = &finding.allocation {
@@ -109,7 +109,7 @@ fn fingerprint(finding: &CheckFinding, seen: &mut SeenLines) -> String {
 
 fn hash(finding: &CheckFinding) -> u64 {
     let function = |frames: &[StackFrame]| {
-        let frame = frames.iter().find(|frame| frame.line.is_some());
+        let frame = StackFrame::place(frames).filter(|frame| frame.line.is_some());
         frame.map(|frame| (frame.function.clone(), frame.file.as_deref().map(uri)))
     };
     let work = finding.work.as_ref().map(|work| function(&work.stack));

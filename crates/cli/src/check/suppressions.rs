@@ -162,6 +162,7 @@ pub(super) mod tests {
             id: FindingId::Free,
             severity: FindingSeverity::Error,
             message: String::new(),
+            remedy: FindingId::Free.remedy(),
             bytes: None,
             pid: 1,
             time: 0,

@@ -8,6 +8,8 @@ use ferry_watch::check::{CheckFinding, Checker, FindingId, FindingSeverity, Stac
 
 /// Frames of a stack that are shown.
 const SHOWN_FRAMES: usize = 12;
+/// Frames that are shown in any case from the program's own line on: headers may have many inside of it.
+const SHOWN_CALLERS: usize = 4;
 
 /// One finding.
 pub fn finding(finding: &CheckFinding, terminal: &Terminal) -> Vec<String> {
@@ -33,7 +35,7 @@ pub fn finding(finding: &CheckFinding, terminal: &Terminal) -> Vec<String> {
     if let Some((start, len)) = finding.bytes.filter(|(_, len)| *len > 1) {
         lines.push(format!("  bytes {start:#x} to {:#x}", start + len - 1));
     }
-    lines.push(format!("  {}", finding.id.remedy()));
+    lines.push(format!("  {}", finding.remedy));
     lines.push(String::new());
     lines
 }
@@ -54,12 +56,13 @@ fn stack(title: &str, frames: &[StackFrame]) -> Vec<String> {
     if frames.is_empty() {
         lines.push("    (no stack)".to_owned());
     }
-    for (number, frame) in frames.iter().take(SHOWN_FRAMES).enumerate() {
+    let shown = SHOWN_FRAMES.max(StackFrame::place_index(frames) + SHOWN_CALLERS);
+    for (number, frame) in frames.iter().take(shown).enumerate() {
         let function = frame.function.as_deref().unwrap_or("?");
         lines.push(format!("    #{number} {function}  {}", frame.position));
     }
-    if frames.len() > SHOWN_FRAMES {
-        lines.push(format!("    ({} more frames)", frames.len() - SHOWN_FRAMES));
+    if frames.len() > shown {
+        lines.push(format!("    ({} more frames)", frames.len() - shown));
     }
     lines
 }

@@ -64,19 +64,30 @@ impl Signals {
         }
     }
 
-    /// Waits for the next signal and forwards it to `process` if it was sent to this process alone.
-    pub fn pass_next_to(&self, process: u32) {
+    /// Waits for the next signal and forwards it to `process` if it was sent to this process alone. Says
+    /// which it was, unless `process` has ended.
+    pub fn pass_next_to(&self, process: u32) -> Option<i32> {
         let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
         // SAFETY: `ours` is an initialised set and `info` has room for the answer.
         let signal = unsafe { libc::sigwaitinfo(&self.ours, info.as_mut_ptr()) };
         if signal <= 0 || signal == libc::SIGCHLD {
-            return;
+            return None;
         }
         // SAFETY: sigwaitinfo returned a signal, so it has filled `info`.
         let from_the_terminal = unsafe { info.assume_init() }.si_code == libc::SI_KERNEL;
         if !from_the_terminal {
             // SAFETY: `process` is our child and not yet waited for, so the number is still its own.
             unsafe { libc::kill(process as libc::pid_t, signal) };
+        }
+        Some(signal)
+    }
+
+    /// Whether this process was sent the signal and has not taken it yet.
+    pub fn is_pending(signal: i32) -> bool {
+        let mut pending = MaybeUninit::uninit();
+        // SAFETY: there is room for a set, which is initialised where the call has succeeded.
+        unsafe {
+            libc::sigpending(pending.as_mut_ptr()) == 0 && libc::sigismember(pending.as_ptr(), signal) == 1
         }
     }
 }

@@ -70,6 +70,10 @@ fn compare(twin: &Twin, finding: &Value, has_lines: bool) -> Vec<Fault> {
     if twin.work.is_some() {
         faults.extend(differs("work line", twin.work, line(twin, finding, "work")));
     }
+    let said = ["message", "remedy"].map(|name| finding[name].as_str().unwrap_or_default()).join(" ");
+    if !said.contains(&twin.says) {
+        faults.push(fault(format!("a text with: {}", twin.says), said));
+    }
     if twin.id == "FERRY-DEVICE-POINTER" && !finding["work"].is_null() {
         faults.push(fault("no work", finding["work"].to_string()));
     }
@@ -138,6 +142,8 @@ mod tests {
             let told = verdict(SOURCE, false, exit, &json);
             assert!(told.len() == 1 && told[0].starts_with(want), "{told:?} is not {want}");
         }
+        let told = verdict(&format!("/* SAYS: 4 bytes */\n{SOURCE}"), false, 99, RIGHT);
+        assert!(told.contains(&"a text with: 4 bytes !=  ".to_owned()), "{told:?}");
         let told = verdict(SOURCE, true, 0, RIGHT);
         assert_eq!(told, ["no finding != FERRY-FREE access 3 work 2"]);
         let twice = RIGHT.replace("]}}]}", "]}},{\"id\":\"FERRY-LOST\"}]}");

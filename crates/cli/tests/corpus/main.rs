@@ -16,16 +16,21 @@ use twin::{IDS, Language, Twin, language};
 
 #[path = "../command/mod.rs"]
 mod command;
+mod ends;
 mod judge;
 mod report;
 mod run;
+#[path = "../command/standin.rs"]
+mod standin;
 mod twin;
 
 /// What the default run takes: each id, and what is seen in different ways.
-const SELECTION: [&str; 23] = [
+const SELECTION: [&str; 27] = [
     "read_result.c",
     "result_to_file.c",
     "write_after_upload.c",
+    "inlined_copy.cc",
+    "inlined_header.c",
     "neighbour_field.c",
     "header_cleared.c",
     "matrix_columns.c",
@@ -45,6 +50,8 @@ const SELECTION: [&str; 23] = [
     "padding_downloaded.c",
     "device_pointer_read.c",
     "ends_in_flight.c",
+    "aborts_in_flight.c",
+    "destroyed_by_force.c",
     "synchronised_while_captured.c",
 ];
 
@@ -118,6 +125,12 @@ fn every_access_that_leaves_something_behind_is_found_without_privileges() {
 #[ignore = "the deep step `check` runs it"]
 fn every_bug_is_reported_at_its_lines_and_every_fix_is_silent() {
     check_all(&twins(), Sight::of_this_user());
+}
+
+#[test]
+#[ignore = "the deep step `check` runs it"]
+fn every_bug_that_facts_tell_of_is_reported_on_cuda() {
+    check_all(&twins(), Sight::Facts);
 }
 
 #[test]

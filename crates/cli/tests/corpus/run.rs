@@ -10,11 +10,15 @@ use std::thread;
 
 use crate::command::{ferry, output, text};
 use crate::judge::{Run, findings, judge};
+use crate::standin::stand_in;
 use crate::twin::{Language, Twin};
 
 /// The variable that names a Python which has the module `acl` and NumPy. Without it twins in Python are left
 /// out.
 pub const PYTHON: &str = "FERRY_CHECK_PYTHON";
+/// What is said of the cuda backend.
+const LEFT_OUT: &str =
+    "accesses of the CPU to memory in flight: they are the host backend's, and this is cuda";
 /// A safety net and no measurement: nothing but the tour takes a tenth of it.
 const SECONDS: &str = "600";
 
@@ -43,6 +47,8 @@ pub enum Sight {
     Lines,
     /// By what they leave behind, which needs no privileges.
     Traces,
+    /// Not at all: the cuda backend, over the stand-in for its driver, has facts alone.
+    Facts,
 }
 
 impl Sight {
@@ -54,6 +60,14 @@ impl Sight {
         let allowed = fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd");
         let is_allowed = allowed.is_ok_and(|text| text.trim() == "1");
         if is_root || is_allowed { Sight::Lines } else { Sight::Traces }
+    }
+
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Sight::Lines => &[],
+            Sight::Traces => &["--unprivileged"],
+            Sight::Facts => &["--backend", "cuda"],
+        }
     }
 }
 
@@ -67,8 +81,14 @@ pub fn can_run(twin: &Twin) -> Result<(), String> {
 
 /// Runs both twins of a file under the checker; a row for each difference.
 pub fn check(twin: &Twin, sight: Sight) -> Vec<String> {
-    // What cannot be seen is not run.
-    let is_seen = sight == Sight::Lines || !twin.needs_userfaultfd;
+    // What cannot be seen is not run, but where that has to be said. The stand-in does not keep pages that
+    // the program unmaps.
+    let unmaps = twin.needs_userfaultfd && !twin.is_access();
+    let is_seen = match sight {
+        Sight::Lines => true,
+        Sight::Traces => !twin.needs_userfaultfd,
+        Sight::Facts => !unmaps,
+    };
     let runs = [false, true].into_iter().filter(|is_fixed| *is_fixed || is_seen);
     runs.flat_map(|is_fixed| check_one(twin, is_fixed, sight)).collect()
 }
@@ -78,12 +98,19 @@ fn check_one(twin: &Twin, is_fixed: bool, sight: Sight) -> Vec<String> {
         Ok(command) => command,
         Err(why) => return vec![row(twin, is_fixed, "a program", &why)],
     };
-    let more = (sight == Sight::Traces).then(|| "--unprivileged".to_owned());
+    let more = sight.options().iter().map(|option| (*option).to_owned());
     let options: Vec<String> = twin.options.iter().cloned().chain(more).collect();
     let (exit, json, said) = checked(twin.name(), &options, &command, is_fixed);
-    let faults = judge(twin, &Run { is_fixed, exit, json, has_lines: sight == Sight::Lines });
+    // Of what nobody sees nothing is said, as of the fixed twin.
+    let is_unseen = sight == Sight::Facts && twin.needs_sight() && !is_fixed;
+    let exit = if is_unseen && exit == twin.exit { 0 } else { exit };
+    let is_silent = is_fixed || is_unseen;
+    let faults = judge(twin, &Run { is_fixed: is_silent, exit, json, has_lines: sight == Sight::Lines });
     let mut rows: Vec<String> =
         faults.iter().map(|fault| row(twin, is_fixed, &fault.expected, &fault.given)).collect();
+    if sight == Sight::Facts && said.matches(LEFT_OUT).count() != 1 {
+        rows.push(row(twin, is_fixed, "one line about what is left out", "none, or several"));
+    }
     if !rows.is_empty() {
         rows.push(said);
     }
@@ -106,6 +133,9 @@ pub fn check_silent(command: &[PathBuf], options: &[String]) -> Result<(), Strin
 fn checked(name: &str, options: &[String], command: &[PathBuf], is_fixed: bool) -> (i32, String, String) {
     let json = folder().join(format!("{name}{}.{}.json", if is_fixed { "-fixed" } else { "" }, number()));
     let mut check = limited();
+    if options.iter().any(|option| option == "cuda") {
+        check.env("LD_LIBRARY_PATH", stand_in()).env("STANDIN_DEVICES", "2");
+    }
     check.arg("check").args(options).arg("--json").arg(&json).arg("--").args(command);
     let said = output(&mut check);
     let found = fs::read_to_string(&json).unwrap_or_default();
@@ -167,8 +197,8 @@ fn program(twin: &Twin, is_fixed: bool) -> Result<Vec<PathBuf>, String> {
         let words = [python().ok_or("no Python")?, twin.path.clone()];
         return Ok(words.into_iter().chain(is_fixed.then(|| "fixed".into())).collect());
     }
-    let flags: &[&str] = if is_fixed { &["-DFIXED"] } else { &[] };
-    build(&twin.path, flags).map(|program| vec![program])
+    let flags = twin.flags.iter().map(String::as_str).chain(is_fixed.then_some("-DFIXED"));
+    build(&twin.path, &flags.collect::<Vec<_>>()).map(|program| vec![program])
 }
 
 /// The examples in Rust, built as the command was.

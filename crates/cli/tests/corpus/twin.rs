@@ -37,6 +37,10 @@ pub struct Twin {
     pub work: Option<u64>,
     /// Options of `ferry check`, for both twins.
     pub options: Vec<String>,
+    /// Flags of the compiler, for both twins.
+    pub flags: Vec<String>,
+    /// What the message of the finding, or its remedy, has in it.
+    pub says: String,
     /// What the buggy twin exits with where nobody checks it; 128 and the number of the signal that ends it.
     pub exit: i32,
     /// Whether the access leaves nothing behind that can be seen without a privileged userfaultfd.
@@ -52,14 +56,18 @@ impl Twin {
             return Err(format!("{id} is no id"));
         }
         let exit = field(text, "EXIT").map_or(Ok(0), |number| number.parse());
-        let options = field(text, "OPTIONS").map_or("", |options| options);
+        let words = |name| -> Vec<String> {
+            field(text, name).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+        };
         Ok(Twin {
             path: path.to_owned(),
             language,
             id: id.to_owned(),
             access: marked(text, "ACCESS")?.ok_or("no line is marked ACCESS")?,
             work: marked(text, "WORK")?,
-            options: options.split_whitespace().map(str::to_owned).collect(),
+            options: words("OPTIONS"),
+            flags: words("FLAGS"),
+            says: field(text, "SAYS").unwrap_or_default().to_owned(),
             exit: exit.map_err(|error| format!("EXIT: {error}"))?,
             needs_userfaultfd: field(text, "NEEDS") == Some("userfaultfd"),
         })
@@ -73,6 +81,11 @@ impl Twin {
     /// Whether the mistake is an access of the CPU to memory in flight.
     pub fn is_access(&self) -> bool {
         ["FERRY-HOST-READ", "FERRY-HOST-WRITE"].contains(&self.id.as_str())
+    }
+
+    /// Whether no fact tells of the mistake: the CPU must be seen to make it.
+    pub fn needs_sight(&self) -> bool {
+        self.is_access() || self.id == "FERRY-DEVICE-POINTER"
     }
 
     /// Leaks do not change the exit code, nor do captures that only `--capture-lint` finds fault with.
@@ -129,12 +142,15 @@ mod tests {
 
     #[test]
     fn heads_and_marks_are_read() {
-        let text =
-            "/* CHECK: FERRY-LEAK: a. */\n/* OPTIONS: --leaks -v */\n/* EXIT: 139 */\nf(); /* ACCESS */\n";
+        let text = "/* CHECK: FERRY-LEAK: a. */\n/* OPTIONS: --leaks -v */\n/* EXIT: 139 */\n\
+                    f(); /* ACCESS */\n/* FLAGS: -O2 -g1 */\n";
         let twin = parse("a/b.c", text).expect("a twin");
         assert_eq!((twin.name(), twin.id.as_str(), twin.severity()), ("b.c", "FERRY-LEAK", "warning"));
         assert_eq!((twin.access, twin.work, twin.exit), (4, None, 139));
-        assert_eq!(twin.options, ["--leaks", "-v"]);
+        assert_eq!(
+            (twin.options, twin.flags),
+            (vec!["--leaks".into(), "-v".into()], vec!["-O2".into(), "-g1".into()])
+        );
         let text = "# CHECK: FERRY-LOST: a\n# b.\n# NEEDS: userfaultfd\nf()  # WORK ACCESS\n";
         let twin = parse("b.py", text).expect("a twin");
         assert_eq!((twin.access, twin.work, twin.severity()), (4, Some(4), "error"));

@@ -86,11 +86,8 @@ impl Runtime {
             return Err(Kind::BadAddress.because(note));
         };
         let block = Block { base, origin: Origin::Mapped, ..physical.block };
-        self.memory().know(block)?;
-        if let Err(error) = self.memory().address_space()?.show(base, &physical.block) {
-            self.memory().forget(base, |_| Ok(()))?;
-            return Err(error);
-        }
+        let addresses = self.memory().address_space()?;
+        self.memory().know_once(block, || addresses.show(base, &physical.block))?;
         space.mapped.insert(base, physical.clone());
         Ok(block)
     }

@@ -93,7 +93,7 @@ impl TraceReader {
     /// Writes the trace into a folder.
     pub fn write(mut self, folder: &Path) -> io::Result<TraceSummary> {
         let symbols = &mut self.symbols;
-        let mut name = |process, address| Some(symbols.place(process, address).to_string());
+        let mut name = |process, address| Some(symbols.text(process, address));
         self.tracer.write(folder, &mut name)
     }
 }

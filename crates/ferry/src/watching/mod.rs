@@ -31,6 +31,7 @@ use ferry_watch::{
 };
 use std::{
     cell::RefCell,
+    collections::HashMap,
     env,
     fs::OpenOptions,
     sync::{
@@ -109,12 +110,22 @@ pub(crate) fn observers(backend: BackendName) -> Vec<Arc<dyn Observer>> {
     let first_stream = ENGINES.fetch_add(1, Ordering::Relaxed) * STREAMS_OF_AN_ENGINE;
     let is_host = backend == BackendName::Host;
     let (contents, start) = (ContentReader::new(writer, is_host), Sample::now());
-    let watcher = EngineWatcher { writer, first_stream, start, contents, devices: Mutex::default() };
+    let (devices, resolved) = Default::default();
+    let watcher = EngineWatcher { writer, first_stream, start, contents, is_host, devices, resolved };
     let accesses = is_host.then(|| accesses::open(writer)).flatten();
+    if !is_host && writer.wanted().accesses {
+        let reason = format!(
+            "accesses of the CPU to memory in flight: they are the host backend's, and this is {backend}"
+        );
+        writer.write(&Fact::Unseen { reason });
+    }
     let accesses = accesses.map(|accesses| accesses.observer(first_stream));
     let watcher: Arc<dyn Observer> = Arc::new(watcher);
     [watcher].into_iter().chain(accesses).collect()
 }
+
+/// So many ticks later is another nanosecond.
+const LATER_TICKS: u64 = 64;
 
 thread_local! {
     /// The op that was made and not submitted yet.
@@ -129,8 +140,11 @@ struct EngineWatcher {
     first_stream: u32,
     start: Sample,
     contents: ContentReader,
+    is_host: bool,
     /// The device of each stream.
-    devices: Mutex<Vec<u32>>,
+    devices: Mutex<HashMap<u64, u32>>,
+    /// Late-bound copies of a device that have not passed, and when their addresses were read.
+    resolved: Mutex<Vec<(Point, u64)>>,
 }
 
 impl EngineWatcher {
@@ -161,14 +175,24 @@ impl EngineWatcher {
         let engine = if engine == DeviceEngine::Copy { 1 } else { 2 };
         // One line for both, so that they keep their order.
         let rate = Rate::between(self.start, Sample::now());
-        let (begin, end) = (rate.ticks(begin_ns), rate.ticks(end_ns));
+        // The clock of a device is not so exact that it would show that they ended after the host's part.
+        let end =
+            rate.ticks(end_ns).max(self.take_resolved(first, last).map_or(0, |ticks| ticks + LATER_TICKS));
+        let begin = rate.ticks(begin_ns).min(end);
         let point = self.point(last);
         self.writer.passed_together(first, &Passed { point, begin, end, outcome, together, engine });
     }
 
+    /// When the host last read addresses for these ops.
+    fn take_resolved(&self, first: u64, last: Point) -> Option<u64> {
+        let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_of = |op: &Point| op.stream == last.stream && (first..=last.ticket).contains(&op.ticket);
+        resolved.extract_if(.., |(op, _)| is_of(op)).map(|(_, ticks)| ticks).max()
+    }
+
     fn device_of(&self, stream: u64) -> u32 {
         let devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
-        devices.get(stream as usize).copied().unwrap_or_default()
+        devices.get(&stream).copied().unwrap_or_default()
     }
 }
 
@@ -178,7 +202,8 @@ impl Observer for EngineWatcher {
     }
 
     fn known(&self, block: &Block) {
-        let (time, site, block) = (ticks(), site::current(), translate::block(block));
+        let (time, site, asked) = (ticks(), site::current(), site::take_asked());
+        let block = translate::block(block, asked);
         self.writer.write(&Fact::Known { time, site, block });
     }
 
@@ -193,19 +218,14 @@ impl Observer for EngineWatcher {
     }
 
     fn stream_made(&self, stream: u64, device: u32) {
-        let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = stream as usize;
-        if devices.len() <= index {
-            devices.resize(index + 1, 0);
-        }
-        devices[index] = device;
-        drop(devices);
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner).insert(stream, device);
         let stream = self.stream(stream);
         let made = StreamMade { time: ticks(), stream, device, ..StreamMade::default() };
         self.writer.write(&Fact::StreamMade(made));
     }
 
     fn stream_gone(&self, stream: u64) {
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream);
         self.writer.write(&Fact::StreamGone { time: ticks(), stream: self.stream(stream) });
     }
 
@@ -258,7 +278,11 @@ impl Observer for EngineWatcher {
         let point = self.point(op);
         self.contents.passed(point, outcome);
         match when {
-            None => self.writer.passed(point, outcome),
+            None if self.is_host => self.writer.passed(point, outcome),
+            None => {
+                self.take_resolved(op.ticket, op);
+                self.writer.passed(point, outcome);
+            }
             Some(when) => self.passed_on_device(op.ticket, op, outcome, when),
         }
     }
@@ -274,7 +298,11 @@ impl Observer for EngineWatcher {
     fn resolved(&self, op: Point, (dst, src, len): (usize, usize, usize)) {
         let (point, piece) = (self.point(op), translate::piece(dst, src, len));
         self.contents.resolved(point, piece);
-        self.writer.write(&Fact::Resolved { time: ticks(), point, piece });
+        let time = ticks();
+        self.writer.write(&Fact::Resolved { time, point, piece });
+        if !self.is_host {
+            self.resolved.lock().unwrap_or_else(PoisonError::into_inner).push((op, time));
+        }
     }
 
     fn bound(&self, promise: u64, to: Option<Point>) {

@@ -128,8 +128,8 @@ fn reduce(reduction: &Reduction, device: u32) -> Work {
     Work::Reduce { device, piece, combine, element }
 }
 
-/// A block.
-pub(super) fn block(block: &Block) -> fact::Block {
+/// A block, of which the program has asked for so many bytes; 0 if nobody said.
+pub(super) fn block(block: &Block, asked: u64) -> fact::Block {
     let origin = match block.origin {
         Origin::Allocated => fact::Origin::Allocated,
         Origin::Registered => fact::Origin::Registered,
@@ -140,7 +140,9 @@ pub(super) fn block(block: &Block) -> fact::Block {
         Home::Host => None,
         Home::Device(device) => Some(device),
     };
-    fact::Block { base: block.base as u64, at: block.at as u64, len: block.len as u64, device, origin }
+    let (base, at, len) = (block.base as u64, block.at as u64, block.len as u64);
+    let padding = if asked > 0 { len.saturating_sub(asked) } else { 0 };
+    fact::Block { base, at, len, padding, device, origin }
 }
 
 /// A task of a graph.

@@ -84,6 +84,7 @@ fn memory_of_every_kind_takes_part() {
         base: 0x9000,
         at: 0x9000,
         len: 64,
+        padding: 0,
         device: None,
         origin: Origin::Registered,
     };

@@ -32,8 +32,13 @@ pub fn of(work: &Work, pieces: &[Piece]) -> Vec<ByteAccess> {
         all.push(access(piece.src, piece.len, false));
         all.push(access(piece.dst, piece.len, true));
     }
-    if let Work::Fill { dst, len, .. } = work {
-        all.push(access(*dst, *len, true));
+    match work {
+        Work::Fill { dst, len, .. } => all.push(access(*dst, *len, true)),
+        // It reads where to copy when it runs. The library itself looks after descriptors.
+        Work::Through { cells, len: 1.., .. } => {
+            all.extend(cells.map(|cell| access(cell, size_of::<u64>() as u64, false)));
+        }
+        _ => {}
     }
     all.retain(|access| access.start < access.end);
     merge(all)
@@ -139,6 +144,18 @@ mod tests {
         assert_eq!(clash(&many), None);
         many.push(piece(5009, 9000, 1));
         assert_eq!(clash(&many).map(|clash| (clash.start, clash.end)), Some((5009, 5010)));
+    }
+
+    #[test]
+    fn a_late_bound_copy_reads_its_cells() {
+        let found = |cells, len| {
+            let work = Work::Through { device: 0, cells, len };
+            let all = of(&work, &pieces(&work, vec![piece(0, 1000, 10)]));
+            all.iter().map(|access| (access.start, access.end, access.is_write)).collect::<Vec<_>>()
+        };
+        let copy = [(1000, 1010, false), (0, 10, true)];
+        assert_eq!(found([500, 508], 10), [&[(500, 516, false)], &copy[..]].concat());
+        assert_eq!(found([500, 0], 0), copy, "a descriptor");
     }
 
     #[test]

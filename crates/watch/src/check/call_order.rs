@@ -46,6 +46,17 @@ pub struct CallOrders {
 }
 
 impl CallOrders {
+    /// How much is kept.
+    #[cfg(test)]
+    pub fn kept(&self) -> usize {
+        let of_group = |group: &CallOrder| {
+            let told = [group.resolved.len(), group.passed.len(), group.bound.len()];
+            let launches = group.launched.len() + group.running.len();
+            1 + group.waiting.len() + told.iter().sum::<usize>() + launches
+        };
+        self.groups.values().map(of_group).sum::<usize>() + self.sharing.len()
+    }
+
     /// A fact has come; `is_launch` says whether it submits a function that will submit more. True if it can
     /// be judged at once. If not, it waits here.
     pub fn add(&mut self, source: FactSource, fact: &Fact, is_launch: bool) -> bool {

@@ -2,12 +2,30 @@
 
 use std::collections::BTreeMap;
 
+use super::finding::FindingId;
 use crate::fact::CallSite;
 
 /// The codes of calls that a capture refuses: a wait without its record, a stream not joined back, a stream
 /// or event that is captured, a call that the mode does not allow, the default stream, two captures that
 /// meet, the wrong thread, and copies of pageable memory.
 const BREAKING: [i32; 9] = [107_024, 107_025, 107_027, 107_028, 107_030, 107_031, 107_032, 107_038, 107_041];
+
+/// `ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT`: only the mode of the capture does not allow the call.
+const NOT_IN_MODE: i32 = 107_030;
+/// `ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC`: a copy of pageable memory.
+const PAGEABLE: i32 = 107_041;
+
+/// What to change about a call that was refused with this code.
+pub fn remedy(code: i32) -> &'static str {
+    match code {
+        NOT_IN_MODE => "Move the call out of the capture, or let the capture use the relaxed mode.",
+        PAGEABLE => "Let the copy use page-locked memory, or move it out of the capture.",
+        _ => FindingId::Capture.remedy(),
+    }
+}
+
+/// What to change about a call that the mode of the capture allows.
+pub const LINT_REMEDY: &str = "Move the call out of the capture, so that it can use any mode.";
 
 /// A capture that has begun.
 #[derive(Clone, Copy, Debug)]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::fact::{CallSite, Point};
+use crate::symbols;
 
 /// What is wrong. The names are stable: reports, suppressions and pages of the documentation use them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,7 +96,7 @@ impl FindingId {
         }
     }
 
-    /// What to change, in one sentence.
+    /// What to change, in one sentence, if nothing more is known.
     pub fn remedy(self) -> &'static str {
         match self {
             FindingId::HostRead => {
@@ -125,9 +126,7 @@ impl FindingId {
                 "Copy the bytes to host memory first: the CPU cannot reach device memory."
             }
             FindingId::Lost => "Synchronise with the stream before it is destroyed or the program ends.",
-            FindingId::Capture => {
-                "Move the call out of the capture, or let the capture use the relaxed mode."
-            }
+            FindingId::Capture => "Move the call out of the capture.",
         }
     }
 
@@ -167,21 +166,46 @@ pub struct StackFrame {
 }
 
 impl StackFrame {
-    /// The innermost frame of a stack whose line is known; else the innermost. Libraries between the program
-    /// and this one have no lines as a rule: what they are called by tells mistakes apart.
+    /// The innermost frame of a stack that the program's author wrote: its line is known, and it is in no
+    /// header of the compiler or the system. Else the innermost with a line, else the innermost. Libraries
+    /// between the program and this one have no lines as a rule: what calls them tells mistakes apart.
     pub fn place(stack: &[StackFrame]) -> Option<&StackFrame> {
-        stack.iter().find(|frame| frame.line.is_some()).or(stack.first())
+        stack.get(StackFrame::place_index(stack))
     }
 
-    /// What tells mistakes apart: that place, and the functions it is called by. A function that is called
-    /// from several lines makes one mistake; what two functions do through a helper are two.
-    pub(super) fn path(stack: &[StackFrame]) -> String {
+    /// How many frames are inside of that one.
+    pub fn place_index(stack: &[StackFrame]) -> usize {
+        symbols::authored(stack.iter().map(|frame| (frame.file.as_deref(), frame.line)))
+    }
+
+    /// What tells mistakes apart. The mistake is in the function in which the two stacks part: up to there they
+    /// are told apart by their lines, and above by the functions. So a function that is wrong in itself and
+    /// called from several lines makes one mistake, and lines that are wrong through the same helpers make
+    /// one each. Stacks that never meet, or that are one, count by their first line.
+    pub(super) fn paths(access: &[StackFrame], work: &[StackFrame]) -> [String; 2] {
+        let pairs = access.iter().rev().zip(work.iter().rev());
+        let common = pairs.take_while(|(one, other)| one.is_at(other)).count();
+        let [one, other] = [access, work].map(|stack| stack.len().checked_sub(common + 1));
+        let parting = one.zip(other).filter(|(one, other)| access[*one].function == work[*other].function);
+        match parting {
+            Some((one, other)) => [StackFrame::path(access, one), StackFrame::path(work, other)],
+            None => [access, work].map(|stack| StackFrame::path(stack, 0)),
+        }
+    }
+
+    fn is_at(&self, other: &StackFrame) -> bool {
+        (&self.function, &self.position) == (&other.function, &other.position)
+    }
+
+    /// The lines up to the frame of this number, the first that is the program's at least, and the functions
+    /// above.
+    fn path(stack: &[StackFrame], last: usize) -> String {
         const CALLERS: usize = 8;
-        let inner = stack.iter().position(|frame| frame.line.is_some()).unwrap_or_default();
-        let frames = stack.get(inner..).unwrap_or_default();
-        let place = frames.first().map(|frame| frame.position.as_str()).into_iter();
-        let callers = frames.iter().skip(1).take(CALLERS).filter_map(|frame| frame.function.as_deref());
-        place.chain(callers).collect::<Vec<_>>().join(" < ")
+        let first = StackFrame::place_index(stack);
+        let last = last.max(first);
+        let lines = stack.iter().take(last + 1).skip(first).map(|frame| frame.position.as_str());
+        let callers = stack.iter().skip(last + 1).take(CALLERS).filter_map(|frame| frame.function.as_deref());
+        lines.chain(callers).collect::<Vec<_>>().join(" < ")
     }
 }
 
@@ -220,6 +244,8 @@ pub struct CheckFinding {
     pub severity: FindingSeverity,
     /// What happened, in a sentence or two.
     pub message: String,
+    /// What to change, in one sentence.
+    pub remedy: &'static str,
     /// The bytes in question, as the program calls them: the first, and how many.
     pub bytes: Option<(u64, u64)>,
     /// The process.
@@ -241,10 +267,45 @@ pub struct CheckFinding {
 }
 
 impl CheckFinding {
-    /// The innermost frame of the access whose line is known; else the innermost. Where the access is not
-    /// known, that of the work.
+    /// The frame of the access that the program's author looks for ([`StackFrame::place`]). Where the access
+    /// is not known, that of the work.
     pub fn place(&self) -> Option<&StackFrame> {
         let work = self.work.as_ref().map_or(&[][..], |work| &work.stack);
         StackFrame::place(if self.access.is_empty() { work } else { &self.access })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack(frames: &[(&str, u32)]) -> Vec<StackFrame> {
+        let frame = |(function, line): &(&str, u32)| StackFrame {
+            function: Some((*function).to_owned()),
+            file: Some("a.c".to_owned()),
+            line: Some(*line),
+            position: format!("a.c:{line}"),
+        };
+        frames.iter().map(frame).collect()
+    }
+
+    #[test]
+    fn mistakes_are_told_apart_by_lines_up_to_where_their_stacks_part() {
+        let through_helpers = |access: u32, work: u32| {
+            [stack(&[("set", 1), ("main", access)]), stack(&[("copy", 2), ("main", work)])]
+        };
+        let inside = |caller: u32| {
+            [stack(&[("step", 1), ("main", caller)]), stack(&[("copy", 2), ("step", 3), ("main", caller)])]
+        };
+        let threads =
+            |line: u32| [stack(&[("read", 1), ("loop", line)]), stack(&[("copy", 2), ("main", line)])];
+        let alone = |caller: u32| [stack(&[("step", 1), ("main", caller)]), Vec::new()];
+        let paths = |stacks: [Vec<StackFrame>; 2]| StackFrame::paths(&stacks[0], &stacks[1]);
+        assert_ne!(paths(through_helpers(6, 5)), paths(through_helpers(9, 8)), "two places in main");
+        assert_eq!(paths(inside(5)), paths(inside(8)), "one place in step");
+        assert_eq!(paths(threads(5)), paths(threads(8)), "no function has both");
+        assert_eq!(paths(alone(5)), paths(alone(8)), "no work");
+        let [one, _] = inside(5);
+        assert_eq!(paths([one.clone(), one.clone()]), [StackFrame::path(&one, 0), StackFrame::path(&one, 0)]);
     }
 }

@@ -31,7 +31,7 @@ impl FreedMemory {
         ops.retain(|op| !op.is_reported.replace(true));
         let last = ops.last()?;
         let others = if ops.len() > 1 { format!(" (and {} more)", ops.len() - 1) } else { String::new() };
-        let (base, len) = (self.owned.block.base, self.owned.block.len);
+        let (base, len) = (self.owned.block.base, self.owned.block.asked());
         let what = format!("{}{others} on them is in flight: nobody has waited for it", last.kind);
         let message = format!("{len} bytes at {base:#x} are freed while a {what}.");
         let mut raw = RawFinding::new(FindingId::Free, self.time, RawPlace::Call(self.site), message);
@@ -52,6 +52,12 @@ impl FreedMemory {
 pub struct LateFrees(Vec<FreedMemory>);
 
 impl LateFrees {
+    /// How many are kept.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Some memory was freed; `is_all_known` if every op that was submitted before is.
     pub fn add(&mut self, freed: FreedMemory, is_all_known: bool) {
         if is_all_known || self.0.len() >= KEPT_FREES {

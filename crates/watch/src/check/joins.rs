@@ -6,6 +6,7 @@
 //! followed once. So the work is linear in the number of ops, and memory is that of the edges of ops which
 //! nobody has joined yet. A join by any thread counts for all threads.
 
+use super::ended::EndedStreams;
 use crate::fact::{Awaited, Point};
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -22,6 +23,10 @@ pub struct Joins {
     owed: HashSet<u64>,
     /// The newest op of each stream.
     newest: HashMap<u32, u64>,
+    /// Streams that are gone and not joined.
+    gone: Vec<u32>,
+    /// Streams that are gone and joined.
+    ended: EndedStreams,
 }
 
 impl Joins {
@@ -56,6 +61,25 @@ impl Joins {
         }
     }
 
+    /// The stream is gone, and gets no more ops. Nothing is kept of it once all of them are joined.
+    pub fn gone(&mut self, stream: u32) {
+        self.gone.push(stream);
+        self.drop_ended();
+    }
+
+    fn drop_ended(&mut self) {
+        let is_over = |stream: &mut u32| {
+            self.newest
+                .get(stream)
+                .is_none_or(|newest| self.frontiers.get(stream).is_some_and(|joined| newest <= joined))
+        };
+        for stream in self.gone.extract_if(.., is_over).collect::<Vec<_>>() {
+            self.newest.remove(&stream);
+            self.frontiers.remove(&stream);
+            self.ended.insert(stream);
+        }
+    }
+
     /// What a promise stands for is decided: a point, or nothing.
     pub fn bound(&mut self, promise: u64, point: Option<Point>) {
         for op in self.waiting.remove(&promise).unwrap_or_default() {
@@ -75,16 +99,19 @@ impl Joins {
     /// A thread has learnt that the point has passed.
     pub fn joined(&mut self, point: Point) {
         self.follow(Awaited::Point(point));
+        if !self.gone.is_empty() {
+            self.drop_ended();
+        }
     }
 
     /// Whether the host has joined the point.
     pub fn is_joined(&self, point: Point) -> bool {
-        is_behind(&self.frontiers, point)
+        let joined = self.frontiers.get(&point.stream);
+        joined.is_some_and(|joined| point.ticket <= *joined) || self.ended.contains(point.stream)
     }
 
     /// Whether `op`, which is not joined, passes after `point`: behind it in its stream, or by waits.
-    /// Promises
-    /// that are not bound yet order nothing.
+    /// Promises that are not bound yet order nothing.
     pub fn is_after(&self, op: Point, point: Point) -> bool {
         let (mut ahead, mut seen) = (vec![op], HashMap::new());
         while let Some(op) = ahead.pop() {
@@ -142,10 +169,6 @@ impl Joins {
             self.edges.remove(&point.stream);
         }
     }
-}
-
-fn is_behind(frontiers: &HashMap<u32, u64>, point: Point) -> bool {
-    frontiers.get(&point.stream).is_some_and(|joined| point.ticket <= *joined)
 }
 
 #[cfg(test)]
@@ -267,6 +290,25 @@ mod tests {
         ] {
             assert_eq!(joins.is_after(op, point), want, "{op:?} after {point:?}");
         }
+    }
+
+    #[test]
+    fn a_stream_that_is_gone_is_joined_once_its_work_is_and_nothing_is_kept_of_it() {
+        let mut joins = Joins::default();
+        for stream in 1..50_000 {
+            joins.submitted(at(stream, 1), &[]);
+            if stream % 2 == 0 {
+                joins.joined(at(stream, 1));
+            }
+            joins.gone(stream);
+            if stream % 2 == 1 {
+                assert!(!joins.is_joined(at(stream, 1)));
+                joins.joined(at(stream, 1));
+            }
+            assert!(joins.is_joined(at(stream, 1)) && !joins.is_joined(at(stream + 1, 1)));
+        }
+        assert_eq!((joins.newest.len(), joins.frontiers.len(), joins.gone.len()), (0, 0, 0));
+        assert_eq!(joins.ended.len(), 1);
     }
 
     #[test]

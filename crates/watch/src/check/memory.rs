@@ -33,6 +33,12 @@ pub struct OwnedMemory {
 }
 
 impl OwnedMemory {
+    /// How many blocks are kept.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.known.len() + self.freed.len()
+    }
+
     /// Memory became known.
     pub fn know(&mut self, block: Block, site: CallSite) {
         self.known.insert(block.base, OwnedBlock { block, site });

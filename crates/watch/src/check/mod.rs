@@ -13,6 +13,7 @@
 mod accesses;
 mod call_order;
 mod captures;
+mod ended;
 pub mod finding;
 mod frees;
 pub mod joins;
@@ -27,10 +28,11 @@ mod shared;
 mod written;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::blocks::BlockMap;
 use crate::fact::{CallSite, Fact, FactReader, FactSource, Piece, Work};
-use crate::symbols::Symbols;
+use crate::symbols::{CodePlace, Symbols};
 use call_order::CallOrders;
 pub use finding::{CheckFinding, FindingId, FindingSeverity, FoundWork, StackFrame, TimelineSpot};
 use process::ProcessCheck;
@@ -47,6 +49,17 @@ pub struct CheckOptions {
     /// Each process has findings of its own, also for a mistake that another process makes at the same place:
     /// for those who ask while programs run ([`Checker::tell`]).
     pub by_process: bool,
+}
+
+/// How a process has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessEnd {
+    /// By itself: it has returned from main, exited or become another program.
+    Itself,
+    /// By a signal: it has aborted, crashed or was killed.
+    Killed,
+    /// Nobody knows, or whoever started it wanted it to end: what it left undone is no mistake of its own.
+    Unknown,
 }
 
 /// Names and memory, for the checks of one process.
@@ -83,7 +96,7 @@ impl FactReader for Checker {
     fn take(&mut self, source: FactSource, fact: &Fact) {
         if let Fact::Started(_) = fact {
             // The process has become another program.
-            self.finish_process(source.process, false);
+            self.finish_process(source.process, ProcessEnd::Itself);
         }
         self.symbols.take(source, fact);
         self.blocks.take(source, fact);
@@ -111,13 +124,13 @@ impl Checker {
         Checker { options, ..Checker::default() }
     }
 
-    /// All processes are over; `is_killed` says which of them were ended by a signal or are unknown.
-    pub fn finish(&mut self, is_killed: impl Fn(u32) -> bool) {
+    /// All processes are over; `end` says how, of those that have not said that they exit.
+    pub fn finish(&mut self, end: impl Fn(u32) -> ProcessEnd) {
         let mut processes: Vec<u32> = self.processes.keys().copied().collect();
         processes.sort_unstable();
         for process in processes {
             let has_ended = self.processes.get(&process).is_some_and(|check| check.has_ended);
-            self.finish_process(process, !has_ended && is_killed(process));
+            self.finish_process(process, if has_ended { ProcessEnd::Itself } else { end(process) });
         }
         self.sort();
     }
@@ -205,14 +218,14 @@ impl Checker {
         found.into_iter().for_each(|raw| self.add(number, raw));
     }
 
-    fn finish_process(&mut self, number: u32, is_killed: bool) {
+    fn finish_process(&mut self, number: u32, end: ProcessEnd) {
         for left in self.calls.finish(number) {
             self.judge(left.source, &left.fact, left.resolved);
         }
         if !self.processes.contains_key(&number) {
             return;
         }
-        self.judge_by(number, |process, names, found| process.finish(names, is_killed, found));
+        self.judge_by(number, |process, names, found| process.finish(names, end, found));
         self.processes.remove(&number);
         // The next program with this number counts its stacks anew.
         self.by_stack.retain(|(_, process, _), _| *process != number);
@@ -229,8 +242,8 @@ impl Checker {
             return;
         }
         let finding = self.name(process, raw);
-        let work = finding.work.as_ref().map(|work| StackFrame::path(&work.stack)).unwrap_or_default();
-        let mut paths = [StackFrame::path(&finding.access), work];
+        let work = finding.work.as_ref().map(|work| &work.stack[..]).unwrap_or_default();
+        let mut paths = StackFrame::paths(&finding.access, work);
         if finding.id == FindingId::StreamRace {
             paths.sort_unstable();
         }
@@ -255,6 +268,12 @@ impl Checker {
             let call = self.symbols.function(process, site.function).unwrap_or_default().to_owned();
             let place = self.symbols.place(process, site.caller).position();
             message.push_str(&format!(" It happened before {call} at {place}; the line is not known."));
+        }
+        if let Some(site) = raw.dropped_by {
+            let call = self.symbols.function(process, site.function).unwrap_or_default().to_owned();
+            let stack = self.stack_of(process, site);
+            let place = StackFrame::place(&stack).map(|frame| format!(" {call} is at {}.", frame.position));
+            message.push_str(&place.unwrap_or_default());
         }
         let access = match raw.access {
             RawPlace::Call(site) => self.stack_of(process, site),
@@ -286,6 +305,7 @@ impl Checker {
             id: raw.id,
             severity: raw.severity,
             message,
+            remedy: raw.remedy,
             bytes: raw.bytes,
             pid: process,
             time: raw.time,
@@ -306,16 +326,17 @@ impl Checker {
     }
 
     fn frames(&mut self, process: u32, addresses: &[u64]) -> Vec<StackFrame> {
-        let frame = |address: &u64| {
-            let place = self.symbols.place(process, *address);
-            StackFrame {
-                function: place.function.clone(),
-                file: place.file.clone(),
-                line: place.line,
-                position: place.position(),
-            }
+        let frame = |place: &Arc<CodePlace>| StackFrame {
+            function: place.function.clone(),
+            file: place.file.clone(),
+            line: place.line,
+            position: place.position(),
         };
-        addresses.iter().filter(|address| **address != 0).map(frame).collect()
+        let mut frames = Vec::new();
+        for address in addresses.iter().filter(|address| **address != 0) {
+            frames.extend(self.symbols.places(process, *address).iter().map(frame));
+        }
+        frames
     }
 }
 

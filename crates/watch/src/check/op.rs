@@ -88,8 +88,12 @@ pub struct CheckedOp {
     pub view: HostView,
     /// The number of the join by which the host knows that it has passed.
     pub joined_by: Cell<Option<u64>>,
-    /// A finding is about it: that nobody waited for it needs no other.
+    /// A finding says that the host did not wait for it: that needs no other.
     pub is_reported: Cell<bool>,
+    /// A finding says that another op races with it: another mistake, which may be why it is lost.
+    pub is_raced: Cell<bool>,
+    /// A finding is about what it does, which has nothing to do with waiting for it.
+    pub has_finding: Cell<bool>,
 }
 
 impl CheckedOp {

@@ -12,18 +12,49 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
+use super::ended::EndedStreams;
 use crate::fact::{Awaited, Nanos, Piece, Point, SubmittedOp};
 
 /// Stands in clocks for other processes: what they submitted until this time, in nanoseconds, comes before.
 pub const OUTSIDE: u32 = u32::MAX;
 
-/// How much of a stream's past is kept for ops that have not come out.
+/// How much of a stream's past is kept. Of more, some of the oldest ops count as coming after what the ones
+/// behind them wait for.
 const KEPT_HISTORY: usize = 1 << 14;
 
 /// For each other stream, the newest op that comes before.
 pub type StreamClock = BTreeMap<u32, u64>;
+
 /// For each stream, the newest op that the host has joined.
-pub type JoinedTickets = HashMap<u32, u64>;
+#[derive(Default)]
+pub struct JoinedTickets {
+    tickets: HashMap<u32, u64>,
+    /// Streams that are gone, of which everything was joined.
+    ended: EndedStreams,
+}
+
+impl JoinedTickets {
+    /// Whether the host has joined the point.
+    pub fn has(&self, point: Point) -> bool {
+        point.ticket <= self.newest(point.stream)
+    }
+
+    fn newest(&self, stream: u32) -> u64 {
+        let ended = || if self.ended.contains(stream) { u64::MAX } else { 0 };
+        self.tickets.get(&stream).copied().unwrap_or_else(ended)
+    }
+
+    fn raise(&mut self, point: Point) {
+        if !self.has(point) {
+            self.tickets.insert(point.stream, point.ticket);
+        }
+    }
+
+    fn end(&mut self, stream: u32) {
+        self.tickets.remove(&stream);
+        self.ended.insert(stream);
+    }
+}
 
 /// What the host knew at a moment: it knows ever more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,11 +81,6 @@ pub struct OrderedOp {
     pub view: HostView,
     /// What it copies, if its addresses were read when it ran; several pieces where memory is mapped so.
     pub resolved: Vec<Piece>,
-}
-
-/// Whether `point` is among what was joined.
-pub fn is_joined(joined: &JoinedTickets, point: Point) -> bool {
-    joined.get(&point.stream).is_some_and(|ticket| point.ticket <= *ticket)
 }
 
 struct PendingOp {
@@ -89,12 +115,30 @@ impl StreamOrder {
         let count = self.history.partition_point(|past| past.from <= ticket);
         self.history.get(count.checked_sub(1)?)
     }
+
+    fn remember(&mut self, past: Past) {
+        self.history.push(past);
+        if self.history.len() > KEPT_HISTORY {
+            let mut froms = self.history.iter().map(|past| past.from).collect::<Vec<_>>().into_iter();
+            let mut is_second = false;
+            self.history.retain_mut(|past| {
+                is_second = !is_second;
+                if !is_second {
+                    past.from = froms.next().unwrap_or(past.from);
+                    froms.next();
+                }
+                !is_second
+            });
+        }
+    }
 }
 
 /// The order of a process.
 #[derive(Default)]
 pub struct OpOrder {
     streams: HashMap<u32, StreamOrder>,
+    /// Streams that are gone and that something is still known of.
+    gone: Vec<u32>,
     joined: JoinedTickets,
     /// How often the host has joined something.
     join: u64,
@@ -110,6 +154,16 @@ pub struct OpOrder {
 }
 
 impl OpOrder {
+    /// How much is kept.
+    #[cfg(test)]
+    pub fn kept(&self) -> usize {
+        let of_streams =
+            self.streams.values().map(|own| 1 + own.history.len() + own.pending.len() + own.clock.len());
+        let noted = [self.gone.len(), self.promises.len(), self.waiting.len(), self.unbound.len()];
+        let joined = self.joined.tickets.len() + self.joined.ended.len();
+        of_streams.sum::<usize>() + noted.iter().sum::<usize>() + joined
+    }
+
     /// What the host has joined so far.
     pub fn joined(&self) -> &JoinedTickets {
         &self.joined
@@ -117,7 +171,7 @@ impl OpOrder {
 
     /// What the host knows now.
     pub fn view(&self) -> HostView {
-        HostView { join: self.join, outside: self.joined.get(&OUTSIDE).copied().unwrap_or_default() }
+        HostView { join: self.join, outside: self.joined.newest(OUTSIDE) }
     }
 
     /// Whether every op that was submitted has come out.
@@ -154,6 +208,9 @@ impl OpOrder {
 
     /// What a promise is for is decided.
     pub fn bind(&mut self, promise: u64, point: Option<Point>, ready: &mut Vec<OrderedOp>) {
+        if self.pending == 0 {
+            return;
+        }
         self.promises.insert(promise, point);
         for stream in self.unbound.remove(&promise).unwrap_or_default() {
             self.run(stream, false, ready);
@@ -185,18 +242,30 @@ impl OpOrder {
         let past = self.streams.get(&point.stream).and_then(|own| own.past_of(point.ticket));
         let before = past.map(|past| past.clock.clone()).unwrap_or_default();
         let others = before.iter().map(|(stream, ticket)| Point { stream: *stream, ticket: *ticket });
-        let raised = [point].into_iter().chain(others).filter(|point| !is_joined(&self.joined, *point));
+        let raised = [point].into_iter().chain(others).filter(|point| !self.joined.has(*point));
         let raised: Vec<Point> = raised.collect();
         raised.iter().for_each(|point| self.raise(*point));
+        self.drop_ended();
         (self.join, raised)
     }
 
     /// A stream is gone: what is known of it serves no more once all of its work was joined.
     pub fn forget(&mut self, stream: u32) {
-        let reached = self.joined.get(&stream).copied().unwrap_or_default();
-        let is_over = |own: &StreamOrder| own.reached <= reached;
-        if self.pending == 0 && self.streams.get(&stream).is_some_and(is_over) {
+        self.gone.push(stream);
+        self.drop_ended();
+    }
+
+    fn drop_ended(&mut self) {
+        // An op that waits to come out may come after one of a stream that is gone.
+        if self.pending > 0 || self.gone.is_empty() {
+            return;
+        }
+        let OpOrder { streams, joined, .. } = self;
+        let is_over =
+            |stream: &mut u32| streams.get(stream).is_none_or(|own| own.reached <= joined.newest(*stream));
+        for stream in self.gone.extract_if(.., is_over).collect::<Vec<_>>() {
             self.streams.remove(&stream);
+            self.joined.end(stream);
         }
     }
 
@@ -207,7 +276,7 @@ impl OpOrder {
         merge(clock, before, later, None);
         raise(clock, earlier.stream, earlier.ticket);
         let view = own.history.last().map(|past| past.view).unwrap_or_default();
-        own.history.push(Past { from: own.reached, clock: own.clock.clone(), view });
+        own.remember(Past { from: own.reached, clock: own.clock.clone(), view });
     }
 
     /// Everything that is still waiting comes out, in the order of streams.
@@ -219,8 +288,7 @@ impl OpOrder {
     }
 
     fn raise(&mut self, point: Point) {
-        let ticket = self.joined.entry(point.stream).or_default();
-        *ticket = point.ticket.max(*ticket);
+        self.joined.raise(point);
         // An op that waits to come out may follow one that was joined after it was submitted.
         let is_free = |own: &&mut StreamOrder| self.pending == 0 || own.history.len() > KEPT_HISTORY;
         if let Some(own) = self.streams.get_mut(&point.stream).filter(is_free) {
@@ -284,11 +352,11 @@ impl OpOrder {
         match missing.map(|awaited| (awaited, self.target(&awaited))) {
             None => true,
             Some((Awaited::Later(promise), None)) => {
-                self.unbound.entry(promise).or_default().push(stream);
+                note_once(self.unbound.entry(promise).or_default(), stream);
                 false
             }
             Some((_, Some(point))) => {
-                self.waiting.entry(point.stream).or_default().push(stream);
+                note_once(self.waiting.entry(point.stream).or_default(), stream);
                 false
             }
             Some(_) => true,
@@ -301,7 +369,7 @@ impl OpOrder {
             (Awaited::Later(promise), None) => self.promises.contains_key(promise),
             (_, Some(point)) => {
                 point.ticket == 0
-                    || is_joined(&self.joined, point)
+                    || self.joined.has(point)
                     || self.streams.get(&point.stream).is_some_and(|own| own.reached >= point.ticket)
             }
             _ => true,
@@ -330,9 +398,12 @@ impl OpOrder {
         let own = self.streams.entry(stream).or_default();
         let is_same = |past: &Past| Rc::ptr_eq(&past.clock, &clock) && past.view == view;
         if !own.history.last().is_some_and(is_same) {
-            own.history.push(Past { from: ticket, clock: clock.clone(), view });
+            own.remember(Past { from: ticket, clock: clock.clone(), view });
         }
         own.clock = clock.clone();
+        if self.pending == 0 {
+            (self.promises, self.unbound, self.waiting) = Default::default();
+        }
         ready.push(OrderedOp { op, clock, view, resolved });
     }
 
@@ -348,7 +419,7 @@ impl OpOrder {
         // What was joined comes before everything that was submitted since then, and needs no clock. An op
         // that had to wait until it came out was submitted before.
         let joined = (view.join == self.join).then_some(&self.joined);
-        if joined.is_some_and(|joined| is_joined(joined, point)) {
+        if joined.is_some_and(|joined| joined.has(point)) {
             return;
         }
         let clock = Rc::make_mut(clock);
@@ -362,6 +433,12 @@ impl OpOrder {
     }
 }
 
+fn note_once(streams: &mut Vec<u32>, stream: u32) {
+    if streams.last() != Some(&stream) {
+        streams.push(stream);
+    }
+}
+
 fn raise(clock: &mut StreamClock, stream: u32, ticket: u64) {
     let newest = clock.entry(stream).or_default();
     *newest = ticket.max(*newest);
@@ -370,7 +447,7 @@ fn raise(clock: &mut StreamClock, stream: u32, ticket: u64) {
 /// Adds what comes before another stream's op; what was joined before may be left out.
 fn merge(clock: &mut StreamClock, before: &StreamClock, own: u32, joined: Option<&JoinedTickets>) {
     let is_over =
-        |stream: u32, ticket: u64| joined.is_some_and(|joined| is_joined(joined, Point { stream, ticket }));
+        |stream: u32, ticket: u64| joined.is_some_and(|joined| joined.has(Point { stream, ticket }));
     clock.retain(|stream, ticket| !is_over(*stream, *ticket));
     for (stream, ticket) in before {
         if *stream != own && !is_over(*stream, *ticket) {
@@ -469,7 +546,7 @@ mod tests {
             (
                 "a wait for a stream without work waits for nothing",
                 &[Op((2, 1), &[(1, 0)]), Op((1, 1), &[(2, 1)])],
-                &[((2, 1), &[(1, 0)], 0), ((1, 1), &[(2, 1)], 0)],
+                &[((2, 1), &[], 0), ((1, 1), &[(2, 1)], 0)],
             ),
             (
                 "a promise may be for an op that is submitted later, when more is joined",
@@ -506,7 +583,7 @@ mod tests {
                 &[
                     ((4, 1), &[], 0),
                     ((1, 1), &[(2, 0), (4, 1), (OUTSIDE, 0)], 0),
-                    ((2, 1), &[(1, 1), (4, 1), (OUTSIDE, 0)], 0),
+                    ((2, 1), &[(1, 1), (4, 1)], 0),
                     ((3, 1), &[], 1),
                 ],
             ),

@@ -4,22 +4,22 @@
 //! find becomes a [`RawFinding`], with call sites in place of names.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
-use super::CheckNames;
 use super::accesses::{self, ByteAccess, Clash};
-use super::captures::Captures;
+use super::captures::{self, Captures};
 use super::finding::{FindingId, FindingSeverity};
 use super::frees::{FreedMemory, LateFrees};
 use super::memory::{ForgottenBlock, OwnedMemory};
 use super::op::{CheckedOp, OpKind};
-use super::order::{OpOrder, OrderedOp, is_joined};
+use super::order::{OpOrder, OrderedOp};
 use super::races::{OpRaces, Race};
 use super::raw::{RawFinding, RawPlace, RawWork};
 use super::recent::RecentOps;
 use super::shared::SharedAccess;
 use super::written::{UnwrittenRead, WrittenBytes};
+use super::{CheckNames, ProcessEnd};
 use crate::fact::{
     self as host, CallSite, Fact, FactSource, HostAccess, Nanos, Origin, Outcome, Passed, Piece, Point,
     StreamPurpose, SubmittedOp, TaskId, TouchedBytes,
@@ -30,6 +30,10 @@ const KEPT_IN_FLIGHT: usize = 1 << 20;
 /// `ACL_ERROR_RT_PARAM_INVALID`: how calls answer that are given an unknown address.
 const INVALID_PARAMETER: i32 = 107_000;
 
+/// Accesses that are kept until their ops are told.
+const KEPT_EARLY: usize = 1 << 12;
+/// Tasks of graphs whose captures are kept.
+const KEPT_TASKS: usize = 1 << 14;
 /// Refused calls whose addresses are kept.
 const KEPT_REFUSED: usize = 1 << 8;
 /// Failed work that no synchronisation has told of.
@@ -51,11 +55,12 @@ pub struct ProcessCheck {
     written: WrittenBytes,
     captures: Captures,
     late_frees: LateFrees,
-    purposes: HashMap<u32, StreamPurpose>,
+    /// The streams of synchronous calls.
+    synchronous: HashSet<u32>,
     /// Ops that touch memory and that the host has not joined, by stream and ticket.
     in_flight: HashMap<u32, BTreeMap<u64, Rc<CheckedOp>>>,
-    /// The calls that captured the tasks of graphs.
-    captured: HashMap<TaskId, CallSite>,
+    /// The calls that captured the tasks of graphs; of many, those of the newest.
+    captured: BTreeMap<TaskId, CallSite>,
     /// Accesses of the CPU to ops whose submission was not told yet.
     early_accesses: Vec<HostAccess>,
     /// Bytes that the CPU touched, of ops whose submission was not told yet.
@@ -74,11 +79,31 @@ pub struct ProcessCheck {
     pub shared: Vec<SharedAccess>,
     ready: Vec<OrderedOp>,
     is_host_backend: bool,
+    /// Whether the CPU has accessed an address of a device.
+    touches_device: bool,
     /// Whether the process said that it ends.
     pub has_ended: bool,
 }
 
 impl ProcessCheck {
+    /// How much is kept.
+    #[cfg(test)]
+    pub fn kept(&self) -> usize {
+        let noted = [
+            self.in_flight.values().map(BTreeMap::len).sum(),
+            self.in_flight.len(),
+            self.synchronous.len(),
+            self.captured.len(),
+            self.early_accesses.len() + self.early_touches.len(),
+            self.recent.len() + self.recent_calls.len(),
+            self.failed_calls.len() + self.refused.len(),
+            self.lent.len() + self.shared.len(),
+            self.late_frees.len(),
+        ];
+        let parts = [self.order.kept(), self.races.len(), self.memory.len(), self.written.len()];
+        noted.iter().chain(&parts).sum()
+    }
+
     /// One fact more, in the order of calls; `resolved` is what a late-bound copy copies. What is wrong goes
     /// to `found`.
     pub fn take(
@@ -120,8 +145,13 @@ impl ProcessCheck {
     ) {
         match fact {
             Fact::Started(started) => self.is_host_backend = started.backend == "host",
-            Fact::StreamMade(made) => drop(self.purposes.insert(made.stream, made.purpose)),
-            Fact::StreamGone { stream, .. } => self.order.forget(*stream),
+            Fact::StreamMade(made) if made.purpose == StreamPurpose::Synchronous => {
+                self.synchronous.insert(made.stream);
+            }
+            Fact::StreamGone { stream, .. } => {
+                self.synchronous.remove(stream);
+                self.order.forget(*stream);
+            }
             Fact::Known { site, block, .. } => {
                 self.memory.know(*block, *site);
                 // The host backend has bytes elsewhere than the program's addresses, unless host and device
@@ -137,6 +167,7 @@ impl ProcessCheck {
                 if let Some(known) = names.blocks.named(names.process, *base) {
                     let (start, end) = (known.block.at, known.block.at + known.block.len);
                     self.written.write(start, end);
+                    self.lent.retain(|lent| (lent.start, lent.key) != (start, *key));
                     self.lent.push(LentRange { start, end, key: *key });
                 }
             }
@@ -150,40 +181,64 @@ impl ProcessCheck {
                 self.failed(names, source, (*time, *site, *code), message, found);
             }
             Fact::CaptureBegun { site, graph, .. } => self.captures.begin(*graph, source.thread, *site),
-            Fact::CaptureEnded { site, graph, .. } => self.captures.end(*graph, *site),
-            Fact::Captured(task) => drop(self.captured.insert(task.task, task.site)),
+            Fact::CaptureEnded { site, graph, is_graph, .. } => {
+                self.captures.end(*graph, *site);
+                if !is_graph {
+                    self.captured.retain(|task, _| task.graph != *graph);
+                }
+            }
+            Fact::Captured(task) => {
+                self.captured.insert(task.task, task.site);
+                // The tasks of one graph are kept however many there are.
+                let is_other = |oldest: &TaskId| oldest.graph != task.task.graph;
+                if self.captured.len() > KEPT_TASKS && self.captured.keys().next().is_some_and(is_other) {
+                    self.captured.pop_first();
+                }
+            }
             Fact::Access(access) => self.accessed(access, found),
             Fact::Touched(touched) => self.touched(touched, found),
             Fact::DevicePointer { time, thread, address, is_write, stack } => {
                 let place = RawPlace::Program { thread: *thread, stack: *stack };
+                self.touches_device = true;
                 found.push(device_pointer(place, *time, *address, *is_write));
             }
             _ => {}
         }
     }
 
-    /// The process is over. What it left undone is wrong, unless it was `killed`.
-    pub fn finish(&mut self, names: &CheckNames, is_killed: bool, found: &mut Vec<RawFinding>) {
+    /// The process is over. What it left undone is wrong, unless nobody knows how it ended.
+    pub fn finish(&mut self, names: &CheckNames, end: ProcessEnd, found: &mut Vec<RawFinding>) {
         let mut ready = Vec::new();
         self.order.finish(&mut ready);
         ready.into_iter().for_each(|op| self.run(names, op, found));
         std::mem::take(&mut self.early_accesses).iter().for_each(|access| found.push(unknown_work(access)));
         found.extend(std::mem::take(&mut self.early_touches).iter().map(|touched| host_touch(touched, None)));
-        if is_killed {
+        // A program that dies of a device address has its finding; what it was about to join is not lost by
+        // another mistake.
+        let is_explained = end == ProcessEnd::Killed && self.touches_device;
+        if end == ProcessEnd::Unknown || is_explained {
             return;
         }
         for ops in self.in_flight.values() {
-            let lost: Vec<_> = ops.values().filter(|op| is_loss(names, op)).collect();
+            let is_lost = |op: &&Rc<CheckedOp>| {
+                is_loss(names, op) && !(end == ProcessEnd::Killed && op.has_finding.get())
+            };
+            let lost: Vec<_> = ops.values().filter(is_lost).collect();
             if let Some(last) = lost.last() {
-                found.push(lost_ops(last, lost.len(), "The process ended"));
+                let how = if end == ProcessEnd::Killed {
+                    "A signal ended the process"
+                } else {
+                    "The process ended"
+                };
+                found.push(lost_ops(last, lost.len(), how));
             }
         }
-        if names.options.leaks {
+        if names.options.leaks && end == ProcessEnd::Itself {
             let leaks = self.memory.leaks();
             found.extend(leaks.iter().map(|leak| {
-                let message = format!("{} bytes were allocated and never freed.", leak.block.len);
+                let message = format!("{} bytes were allocated and never freed.", leak.block.asked());
                 let mut raw = RawFinding::new(FindingId::Leak, 0, RawPlace::Call(leak.site), message);
-                raw.bytes = Some((leak.block.base, leak.block.len));
+                raw.bytes = Some((leak.block.base, leak.block.asked()));
                 raw.allocation = Some(leak.site);
                 raw
             }));
@@ -197,7 +252,7 @@ impl ProcessCheck {
         let Some(kind) = OpKind::of(&work) else { return };
         let pieces = accesses::pieces(&work, resolved);
         let bytes = if work.bytes() > 0 { work.bytes() } else { pieces.iter().map(|piece| piece.len).sum() };
-        let is_joined = is_joined(self.order.joined(), point);
+        let is_joined = self.order.joined().has(point);
         // Told late: whoever joined it may have done so before anything that is still to come.
         let joined_by = Cell::new(is_joined.then_some(0));
         let op = Rc::new(CheckedOp {
@@ -211,6 +266,8 @@ impl ProcessCheck {
             view,
             joined_by,
             is_reported: Cell::default(),
+            is_raced: Cell::default(),
+            has_finding: Cell::default(),
         });
         self.lint(names, &op, found);
         // A copy over several mapped pieces is cut into some, too, and moves bytes as one.
@@ -219,9 +276,11 @@ impl ProcessCheck {
         if name.contains("Batch")
             && let Some(clash) = accesses::clash(&pieces)
         {
+            op.has_finding.set(true);
             found.push(batch_race(names, (&op, call), clash));
         }
         if let Some(read) = self.written.run(&work, &pieces) {
+            op.has_finding.set(true);
             found.push(uninitialised(names, &op, &read));
         }
         let all = accesses::of(&work, &pieces);
@@ -258,8 +317,11 @@ impl ProcessCheck {
         self.recent.insert(point, op.clone());
         let ops = self.in_flight.entry(point.stream).or_default();
         ops.insert(point.ticket, op.clone());
-        if ops.len() > KEPT_IN_FLIGHT {
-            ops.pop_first();
+        // Who never joins anything is told of his newest ops.
+        if ops.len() > KEPT_IN_FLIGHT
+            && let Some((_, oldest)) = ops.pop_first()
+        {
+            oldest.joined_by.set(Some(self.order.view().join));
         }
         let early: Vec<HostAccess> =
             self.early_accesses.extract_if(.., |access| access.point == point).collect();
@@ -290,21 +352,23 @@ impl ProcessCheck {
             false => (op, earlier, (race.is_write.1, race.is_write.0)),
         };
         found.push(stream_race(names, (first, second), race.bytes, is_write));
-        earlier.is_reported.set(true);
-        op.is_reported.set(true);
+        earlier.is_raced.set(true);
+        op.is_raced.set(true);
     }
 
     fn accessed(&mut self, access: &HostAccess, found: &mut Vec<RawFinding>) {
         match self.op_at(access.point) {
             Some(op) => found.extend(host_access(access, &op)),
-            None => self.early_accesses.push(*access),
+            None if self.early_accesses.len() < KEPT_EARLY => self.early_accesses.push(*access),
+            None => found.push(unknown_work(access)),
         }
     }
 
     fn touched(&mut self, touched: &TouchedBytes, found: &mut Vec<RawFinding>) {
         match self.op_at(touched.point) {
             Some(op) => found.push(host_touch(touched, Some(&op))),
-            None => self.early_touches.push(*touched),
+            None if self.early_touches.len() < KEPT_EARLY => self.early_touches.push(*touched),
+            None => found.push(host_touch(touched, None)),
         }
     }
 
@@ -325,13 +389,16 @@ impl ProcessCheck {
                 found.push(after_free(names, (time, site), address, freed));
             }
         }
+        let (at, len) = (owned.block.at, owned.block.len);
+        self.lent.retain(|lent| lent.start != at);
+        if owned.block.origin == Origin::Allocated {
+            self.written.write(at, at + len);
+        }
         // No function allocates and frees for the program: what it frees it has allocated for its own work.
         // Without a call the memory is freed by its Rust owner, which keeps it until no op uses it.
         if site.function == owned.site.function || site.function == 0 {
             return;
         }
-        let (at, len) = (owned.block.at, owned.block.len);
-        self.lent.retain(|lent| lent.start != at);
         let freed = FreedMemory { time, site, owned };
         found.extend(freed.found(self.races.in_flight(at, at + len)));
         self.late_frees.add(freed, self.order.is_all_known());
@@ -356,7 +423,9 @@ impl ProcessCheck {
         let lost: Vec<&Rc<CheckedOp>> = lost.collect();
         if let Some(last) = lost.last() {
             let how = if name.is_empty() { "The process ended".into() } else { format!("{name} was called") };
-            found.push(lost_ops(last, lost.len(), &how));
+            let mut raw = lost_ops(last, lost.len(), &how);
+            raw.dropped_by = Some(joined.site).filter(|_| !name.is_empty());
+            found.push(raw);
             lost.iter().for_each(|op| op.is_reported.set(true));
         }
     }
@@ -378,6 +447,7 @@ impl ProcessCheck {
             let access = RawPlace::Call(site);
             let mut raw = RawFinding::new(FindingId::Capture, time, access, message.to_owned());
             raw.work = Some(RawWork { site: begun, op: None, process: None });
+            raw.remedy = captures::remedy(code);
             return found.push(raw);
         }
         let name = names.symbols.function(names.process, site.function).unwrap_or_default();
@@ -418,13 +488,14 @@ impl ProcessCheck {
         );
         let mut raw = RawFinding::new(FindingId::Capture, op.time, RawPlace::Call(op.site), message);
         raw.severity = FindingSeverity::Warning;
+        raw.remedy = captures::LINT_REMEDY;
         raw.op = Some(op.point);
         raw.work = Some(RawWork { site: begun.site, op: None, process: None });
         found.push(raw);
     }
 
     fn is_synchronous(&self, op: &CheckedOp) -> bool {
-        self.purposes.get(&op.point.stream) == Some(&StreamPurpose::Synchronous)
+        self.synchronous.contains(&op.point.stream)
     }
 
     /// The call that captured a task.
@@ -442,7 +513,7 @@ fn place(names: &CheckNames, raw: &mut RawFinding, (start, end): (u64, u64)) -> 
             raw.allocation = Some(place.block.site);
             (
                 place.address(),
-                format!(" ({} bytes into an allocation of {})", place.offset, place.block.block.len),
+                format!(" ({} bytes into an allocation of {})", place.offset, place.block.block.asked()),
             )
         }
     };
@@ -576,7 +647,7 @@ fn device_pointer(place: RawPlace, time: Nanos, address: u64, is_write: bool) ->
 
 /// Whether something is lost with the op that nobody was told of, and that the program has asked for.
 fn is_loss(names: &CheckNames, op: &CheckedOp) -> bool {
-    !op.is_reported.get() && op.bytes > 0 && !is_by_library(names, op.site)
+    !op.is_reported.get() && !op.is_raced.get() && op.bytes > 0 && !is_by_library(names, op.site)
 }
 
 /// Whether the library submitted work of its own accord, in a process that calls it by functions.
@@ -614,11 +685,12 @@ fn after_free(
     let message = format!(
         "{name} {verb} {address:#x}, {} bytes into an allocation of {} that was freed before.",
         address - block.base,
-        block.len
+        block.asked()
     );
     let mut raw = RawFinding::new(id, time, RawPlace::Call(site), message);
     raw.work = Some(RawWork { site: freed.freed, op: None, process: None });
-    raw.bytes = Some((address, block.base + block.len - address));
+    let end = (block.base + block.asked()).max(address + 1);
+    raw.bytes = Some((address, end - address));
     raw.allocation = Some(freed.owned.site);
     raw
 }

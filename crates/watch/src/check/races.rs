@@ -104,6 +104,12 @@ impl OpRaces {
         found
     }
 
+    /// How many ops are kept, and ranges.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.bytes.within(0, u64::MAX).map(|(_, _, last)| 1 + last.all().count()).sum()
+    }
+
     /// The bytes are other memory now.
     pub fn forget(&mut self, start: u64, end: u64) {
         self.bytes.remove(start, end);
@@ -147,6 +153,8 @@ mod tests {
             view: HostView { join: 1, outside: 0 },
             joined_by: Cell::default(),
             is_reported: Cell::default(),
+            is_raced: Cell::default(),
+            has_finding: Cell::default(),
         })
     }
 

@@ -63,6 +63,10 @@ pub struct RawFinding {
     pub allocation: Option<CallSite>,
     /// What happened.
     pub message: String,
+    /// What to change.
+    pub remedy: &'static str,
+    /// The call that dropped the work.
+    pub dropped_by: Option<CallSite>,
     /// Whether the work has a finding already: then only its repetition counts.
     pub is_repeated: bool,
 }
@@ -82,6 +86,8 @@ impl RawFinding {
             is_program_address: false,
             allocation: None,
             message,
+            remedy: id.remedy(),
+            dropped_by: None,
             is_repeated: false,
         }
     }

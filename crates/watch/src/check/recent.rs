@@ -32,6 +32,12 @@ impl<T> RecentOps<T> {
         }
     }
 
+    /// How many there are.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.values.len() + self.order.len()
+    }
+
     /// The value of an op, if it is still there.
     pub fn get(&self, point: Point) -> Option<&T> {
         self.values.get(&point)

@@ -30,15 +30,26 @@ pub struct SharedAccess {
     pub op: Rc<CheckedOp>,
 }
 
+/// Shared memories that are kept before those that only joined work has touched are looked for.
+const MIN_SWEEP: usize = 1 << 8;
+
 /// The shared memory of all processes.
 #[derive(Default)]
 pub struct SharedRaces {
     accesses: HashMap<u64, Vec<(u32, SharedAccess)>>,
+    sweep_at: usize,
 }
 
 impl SharedRaces {
+    /// How many accesses are kept, and memories.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.accesses.values().map(|all| 1 + all.len()).sum()
+    }
+
     /// Adds what an op of a process does. Says with what it races.
     pub fn add(&mut self, names: &CheckNames, process: u32, access: SharedAccess) -> Option<RawFinding> {
+        self.sweep();
         let all = self.accesses.entry(access.key).or_default();
         all.retain(|(_, earlier)| !earlier.op.is_joined());
         let race = all.iter().find(|(other, earlier)| {
@@ -56,7 +67,7 @@ impl SharedRaces {
                 raw.message.push_str(&format!(" The earlier one is of process {other}."));
                 raw.work.iter_mut().for_each(|work| work.process = Some(*other));
             }
-            earlier.op.is_reported.set(true);
+            earlier.op.is_raced.set(true);
             raw
         });
         all.push((process, access));
@@ -64,6 +75,13 @@ impl SharedRaces {
             all.remove(0);
         }
         found
+    }
+
+    fn sweep(&mut self) {
+        if self.accesses.len() >= self.sweep_at.max(MIN_SWEEP) {
+            self.accesses.retain(|_, all| all.iter().any(|(_, access)| !access.op.is_joined()));
+            self.sweep_at = 2 * self.accesses.len();
+        }
     }
 }
 

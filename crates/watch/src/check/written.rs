@@ -44,6 +44,12 @@ impl WrittenBytes {
         }
     }
 
+    /// How many ranges are kept.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.unwritten.len()
+    }
+
     /// These bytes count as written.
     pub fn write(&mut self, start: u64, end: u64) {
         self.unwritten.remove(start, end);

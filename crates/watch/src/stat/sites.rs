@@ -47,7 +47,8 @@ pub struct CallName {
     pub function: Option<String>,
     /// Where it was called; `None` if that is not known.
     pub place: Option<Arc<CodePlace>>,
-    /// The calls above it, the innermost first; none if stacks were not asked for.
+    /// The calls above it, the innermost first; only those that it was inlined into if stacks were not asked
+    /// for.
     pub frames: Vec<Arc<CodePlace>>,
     /// Whether it stands for all calls that are too many to be told apart.
     pub is_others: bool,
@@ -125,13 +126,22 @@ impl Sites {
 impl CountedSite {
     fn find_name(&self, symbols: &mut Symbols) -> CallName {
         let SiteKey { process, function, caller } = self.key;
-        let frames = symbols.stack(process, self.stack).to_vec();
-        let above = frames.into_iter().filter(|frame| *frame != caller).take(TOLD_FRAMES);
-        let above = above.map(|frame| symbols.place(process, frame)).collect();
+        let stack = symbols.stack(process, self.stack).to_vec();
+        let (place, mut frames) = match caller {
+            0 => (None, Vec::new()),
+            _ => {
+                let mut places = symbols.authored(process, caller);
+                (Some(places.remove(0)), places)
+            }
+        };
+        for address in stack.into_iter().filter(|address| *address != caller).take(TOLD_FRAMES) {
+            frames.extend(symbols.places(process, address).iter().cloned());
+        }
+        frames.truncate(TOLD_FRAMES);
         CallName {
             function: symbols.function(process, function).map(str::to_owned),
-            place: (caller != 0).then(|| symbols.place(process, caller)),
-            frames: above,
+            place,
+            frames,
             is_others: false,
         }
     }

@@ -16,6 +16,8 @@ use super::CodePlace;
 
 /// Debug information of more bytes than this is not read: names come from the symbol table.
 const READ_DEBUG_INFORMATION: u64 = 1 << 30;
+/// Functions inlined into each other that are told of one address.
+const KEPT_INLINED: usize = 64;
 
 type Section = EndianArcSlice<RunTimeEndian>;
 
@@ -40,27 +42,37 @@ impl ObjectFile {
         Some(ObjectFile { lines: lines(&file), functions })
     }
 
-    /// Function, file and line of an address, as the file counts addresses.
-    pub(super) fn find(&self, address: u64) -> CodePlace {
-        let mut place = self.line(address).unwrap_or_default();
-        if place.function.is_none() {
-            place.function = self.nearest(address);
+    /// Function, file and line of an address, as the file counts addresses: of the function that was inlined
+    /// there, then of the one that it was inlined into, and so on. At least one.
+    pub(super) fn find(&self, address: u64) -> Vec<CodePlace> {
+        let mut places = self.inlined(address).unwrap_or_default();
+        if places.is_empty() {
+            places.push(CodePlace::default());
         }
-        place
+        // Only the outermost function has a symbol of its own.
+        let outermost = places.last_mut().expect("at least one");
+        if outermost.function.is_none() {
+            outermost.function = self.nearest(address);
+        }
+        places
     }
 
-    fn line(&self, address: u64) -> Option<CodePlace> {
+    fn inlined(&self, address: u64) -> Option<Vec<CodePlace>> {
         let mut frames = self.lines.as_ref()?.find_frames(address).skip_all_loads().ok()?;
-        // The innermost: of an inlined function, if the call is in one.
-        let frame = frames.next().ok()??;
-        let mut place = CodePlace::default();
-        if let Some(location) = frame.location {
-            place.file = location.file.map(str::to_owned);
-            place.line = location.line.filter(|line| *line > 0);
+        let mut places = Vec::new();
+        while let Ok(Some(frame)) = frames.next()
+            && places.len() < KEPT_INLINED
+        {
+            let location = frame.location.as_ref();
+            let name = frame.function.as_ref().and_then(|name| name.raw_name().ok());
+            places.push(CodePlace {
+                file: location.and_then(|location| location.file).map(str::to_owned),
+                line: location.and_then(|location| location.line).filter(|line| *line > 0),
+                function: name.map(|name| demangled(&name)),
+                ..CodePlace::default()
+            });
         }
-        let name = frame.function.as_ref().and_then(|name| name.raw_name().ok());
-        place.function = name.map(|name| demangled(&name));
-        Some(place)
+        Some(places)
     }
 
     fn nearest(&self, address: u64) -> Option<String> {

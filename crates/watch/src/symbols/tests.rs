@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use crate::caller::CodePosition;
 use crate::fact::Started;
 
 const PROCESS: u32 = 7;
@@ -49,6 +50,52 @@ fn an_address_of_a_program_has_function_file_and_line() {
     // The same address before the function is another function's: a return address is looked up one before.
     let before = symbols.place(PROCESS, address);
     assert_ne!(before.function, place.function);
+}
+
+/// An address inside of this function, wherever it is inlined, and its line.
+#[inline(always)]
+fn inlined() -> (u64, u32) {
+    (CodePosition::note().parts().0, line!())
+}
+
+/// The same, and the line that `inlined` is inlined at.
+#[inline(never)]
+fn outer() -> (u64, u32, u32) {
+    let (address, line) = inlined();
+    (address, line, line!() - 1)
+}
+
+#[test]
+fn an_address_in_an_inlined_function_has_the_places_it_was_inlined_into() {
+    let (base, end, path) = this_program();
+    let mut symbols = Symbols::default();
+    take(&mut symbols, module(base, end, 0, &path));
+    let (address, inner, outer) = outer();
+    let places = symbols.places(PROCESS, address + 1);
+    let told: Vec<_> = places.iter().map(|place| (place.function.as_deref(), place.line)).collect();
+    let is = |index: usize, name: &str, line: u32| {
+        told[index].0.is_some_and(|function| function.ends_with(name)) && told[index].1 == Some(line)
+    };
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told[0].0.is_some_and(|function| function.ends_with("note")), "{told:?}");
+    assert!(is(1, "inlined", inner) && is(2, "outer", outer), "{told:?}");
+    assert!(places.iter().all(|place| place.module == path && place.offset == address + 1 - base));
+    let text = symbols.text(PROCESS, address + 1);
+    assert!(text.contains(&format!("tests.rs:{inner} in ")) && text.contains(", inlined at "), "{text}");
+}
+
+#[test]
+fn the_authors_line_is_the_innermost_outside_of_headers() {
+    let header = Some("/usr/include/c++/13/bits/stl_algobase.h");
+    for (frames, want) in [
+        (vec![(None, None), (header, Some(3)), (Some("a.c"), Some(7)), (Some("b.c"), Some(9))], 2),
+        (vec![(None, None), (header, Some(3)), (Some("a.c"), None)], 1),
+        (vec![(None, None), (None, None)], 0),
+        (vec![(Some("pool.h"), Some(3)), (Some("a.c"), Some(7))], 0),
+        (vec![], 0),
+    ] {
+        assert_eq!(authored(frames.iter().copied()), want, "{frames:?}");
+    }
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl BusyProgram {
             let device = (index < 6).then_some(index as u32 % DEVICES);
             let base = if device.is_some() { DEVICE_BASE } else { HOST_BASE } + index * 2 * BLOCK_LEN;
             let at = if device.is_some() { DEVICE_AT + index * 2 * BLOCK_LEN } else { base };
-            made.block(Block { base, at, len: BLOCK_LEN, device, origin: Origin::Allocated });
+            made.block(Block { base, at, len: BLOCK_LEN, padding: 0, device, origin: Origin::Allocated });
         }
         let start = made.now + 10_000;
         let queue = |_| BusyStream { ticket: 0, free: start };

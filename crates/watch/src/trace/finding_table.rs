@@ -21,7 +21,7 @@ fn finding(traced: &TracedFinding, start: Nanos) -> String {
         ("title", json_string(finding.id.title())),
         ("severity", json_string(finding.severity.name())),
         ("message", json_string(&finding.message)),
-        ("remedy", json_string(finding.id.remedy())),
+        ("remedy", json_string(finding.remedy)),
         ("address", address.map_or(null(), |address| json_string(&format!("{address:#x}")))),
         ("bytes", number(len)),
         ("process", finding.pid.to_string()),
@@ -36,7 +36,7 @@ fn finding(traced: &TracedFinding, start: Nanos) -> String {
 /// The call that a finding collides with, and where its work is.
 fn work_of(finding: &CheckFinding, traced: &TracedSpot) -> String {
     let Some(work) = &finding.work else { return null() };
-    let place = work.stack.iter().find(|frame| frame.line.is_some()).or(work.stack.first());
+    let place = StackFrame::place(&work.stack);
     let told = [
         ("name", json_string(&work.call)),
         ("place", place.map_or(null(), |frame| json_string(&frame.position))),

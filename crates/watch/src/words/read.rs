@@ -227,6 +227,7 @@ impl Unread<'_> {
 
     fn block(&mut self) -> Option<Block> {
         let [base, at, len, place, origin] = self.some()?;
+        let (origin, padding) = (origin & 0xff, origin >> 8);
         let origin = match origin {
             0 => Origin::Allocated,
             1 => Origin::Registered,
@@ -234,7 +235,7 @@ impl Unread<'_> {
             3 => Origin::Imported,
             _ => return None,
         };
-        Some(Block { base, at, len, device: device(place), origin })
+        Some(Block { base, at, len, padding, device: device(place), origin })
     }
 
     fn op(&mut self) -> Option<SubmittedOp> {

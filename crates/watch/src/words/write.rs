@@ -377,14 +377,14 @@ fn site(CallSite { function, caller, begin, stack }: &CallSite, to: &mut impl Wo
     to.put(*begin);
 }
 
-fn known(Block { base, at, len, device, origin }: &Block, to: &mut impl WordSink) {
+fn known(Block { base, at, len, padding, device, origin }: &Block, to: &mut impl WordSink) {
     let origin = match origin {
         Origin::Allocated => 0,
         Origin::Registered => 1,
         Origin::Mapped => 2,
         Origin::Imported => 3,
     };
-    [*base, *at, *len, place(*device), origin].into_iter().for_each(|word| to.put(word));
+    [*base, *at, *len, place(*device), origin | padding << 8].into_iter().for_each(|word| to.put(word));
 }
 
 #[inline]

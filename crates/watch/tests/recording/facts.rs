@@ -79,7 +79,14 @@ fn an_address_that_is_used_again_is_another_allocation() {
 fn memory_that_is_mapped_twice_is_one_allocation() {
     let mut program = Program::new();
     let stream = program.stream(0);
-    let block = Block { base: 1 << 45, at: DEVICE_BLOCK, len: 64, device: Some(0), origin: Origin::Mapped };
+    let block = Block {
+        base: 1 << 45,
+        at: DEVICE_BLOCK,
+        len: 64,
+        padding: 0,
+        device: Some(0),
+        origin: Origin::Mapped,
+    };
     for base in [1 << 45, 1 << 46] {
         let block = Block { base, ..block };
         program.write(0, Fact::Known { time: 2_000, site: CallSite::default(), block });
@@ -201,7 +208,7 @@ fn any_fact() -> impl Strategy<Value = Fact> {
     ]
     .boxed();
     let block = (address.clone(), address.clone(), len, device, origin)
-        .prop_map(|(base, at, len, device, origin)| Block { base, at, len, device, origin })
+        .prop_map(|(base, at, len, device, origin)| Block { base, at, len, padding: 0, device, origin })
         .boxed();
     let end = prop_oneof![Just(End::Source), Just(End::Destination)];
     let outcome = prop_oneof![Just(Outcome::Done), Just(Outcome::Failed), Just(Outcome::Dropped)];

@@ -387,6 +387,7 @@ fn registered_memory_is_pageable_again_when_it_is_unregistered() {
         base: 0x9000,
         at: 0x9000,
         len: 64,
+        padding: 0,
         device: None,
         origin: Origin::Registered,
     };

@@ -71,6 +71,14 @@ pub(super) fn open_pages_taking(uffd: &Uffd, pages: &Range<usize>, how: Opening,
     OPENERS.fetch_sub(1, Ordering::SeqCst);
 }
 
+/// The same in one go: false if an event has to be taken first.
+pub(super) fn try_open(uffd: &Uffd, pages: &Range<usize>, how: Opening) -> bool {
+    OPENERS.fetch_add(1, Ordering::SeqCst);
+    let is_open = is_held(pages.start) || uffd.try_open(pages, how);
+    OPENERS.fetch_sub(1, Ordering::SeqCst);
+    is_open
+}
+
 /// From here on nobody opens pages of the range.
 fn hold(range: &Range<usize>) {
     HELD[0].store(range.start, Ordering::SeqCst);

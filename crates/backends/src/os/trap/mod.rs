@@ -81,19 +81,35 @@ pub struct Verdict {
     pub keeps_armed: bool,
 }
 
+/// Pages around an access of no interest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenPages {
+    /// The pages.
+    pub pages: Range<usize>,
+    /// How they are opened.
+    pub how: Opening,
+    /// Whether that was done.
+    pub is_done: bool,
+}
+
 /// Decides on accesses. It is called by the monitor, while the accessing thread waits: it takes no lock that
 /// a thread of the program may hold while it touches memory of the program's.
 pub trait Judge: Send + Sync {
     /// A number that grows with what comes to be in flight. It waits for nothing.
     fn moment(&self) -> u64;
 
-    /// The pages to open, if the page of this address has nothing in flight.
-    fn free_around(&self, address: usize) -> Option<Range<usize>>;
+    /// The pages to open at this access, and how, if it collides with nothing in flight in its page;
+    /// `can_protect` says whether pages can be opened for reading. `open` is called with them first, and
+    /// nothing comes to be in flight meanwhile; it says whether they are open. If they are not, they are
+    /// opened later, and [`opened`](Judge::opened) is called.
+    fn open_around(
+        &self,
+        fault: &PageFault,
+        can_protect: bool,
+        open: &dyn Fn(&Range<usize>, Opening) -> bool,
+    ) -> Option<OpenPages>;
 
-    /// The pages to open for reading, if reads of the page of this address collide with nothing in flight.
-    fn readable_around(&self, address: usize) -> Option<Range<usize>>;
-
-    /// Those pages were opened.
+    /// Those pages were opened at last: what came to be in flight in them is to be armed again.
     fn opened(&self, pages: &Range<usize>, how: Opening);
 
     /// What is to be done about an access to a page that has something in flight.
@@ -114,6 +130,9 @@ pub trait Judge: Send + Sync {
 
     /// The program has unmapped registered memory that is mapped twice.
     fn unmapped(&self, range: Range<usize>);
+
+    /// The program has closed the watch's descriptor: no access is seen any more.
+    fn closed(&self);
 }
 
 /// The watch over views of this process.
@@ -207,7 +226,7 @@ impl Monitor {
                 Ok((_, None)) => {}
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 // The program has closed the descriptor: nothing can be armed any more, and nobody waits.
-                Err(_) => return,
+                Err(_) => return self.judge.closed(),
             }
         }
     }
@@ -271,14 +290,14 @@ impl Monitor {
         if devices::is_watched(fault.address) {
             return self.handle_device(fault, moment);
         }
-        if let Some(pages) = self.judge.free_around(fault.address) {
-            self.open_pages(&pages, Opening::Whole);
-            return self.judge.opened(&pages, Opening::Whole);
-        }
-        let may_protect = !fault.is_write && self.uffd.can_protect();
-        if let Some(pages) = may_protect.then(|| self.judge.readable_around(fault.address)).flatten() {
-            self.open_pages(&pages, Opening::ForReading);
-            return self.judge.opened(&pages, Opening::ForReading);
+        let can_protect = self.uffd.can_protect();
+        let open = |pages: &Range<usize>, how| doubled::try_open(self.uffd, pages, how);
+        if let Some(OpenPages { pages, how, is_done }) = self.judge.open_around(fault, can_protect, &open) {
+            if !is_done {
+                self.open_pages(&pages, how);
+                self.judge.opened(&pages, how);
+            }
+            return;
         }
         let page = fault.address / page_size() * page_size();
         let known = place::of_thread(fault.thread);
@@ -393,7 +412,7 @@ impl TrappedAccess {
     /// much that is: an access at the page's first byte may have begun in the page before.
     fn with_operands(self) -> (TrappedAccess, Option<MemoryOperands>) {
         let offset = self.address % page_size();
-        let operands = operand::at(self.place.pc);
+        let operands = operand::at(self.place.pc, self.is_write);
         let len = operands.as_ref().map_or(1, MemoryOperands::size).min(page_size() - offset);
         (TrappedAccess { len, ..self }, operands.filter(|_| offset == 0 && len > 1))
     }

@@ -2,9 +2,15 @@
 //!
 //! The instruction is decoded from the program's memory. Where an access may have begun in the page before,
 //! only the thread's registers say where; these come with its answer. What cannot be told counts as one byte,
-//! so that no access is taken to be larger than it is.
+//! so that no access is taken to be larger than it is. So do reads of the C library: its string functions
+//! read whole vectors and look at the bytes of the string alone.
 
 use crate::os::page::read_up_to;
+use std::{
+    ffi::{CStr, c_void},
+    mem,
+    sync::OnceLock,
+};
 
 /// The longest instruction.
 const LONGEST: usize = 15;
@@ -12,14 +18,56 @@ const LONGEST: usize = 15;
 /// The general registers of a thread, in the order of their numbers in instructions.
 pub type Registers = [u64; 16];
 
-/// The instruction at `pc`, if it was read and its operands in memory have a known size.
-pub fn at(pc: u64) -> Option<MemoryOperands> {
+/// The instruction at `pc`, if it was read and its operands in memory have a known size, all of which is
+/// used.
+pub fn at(pc: u64, is_write: bool) -> Option<MemoryOperands> {
+    if !is_write && reads_beyond(pc) {
+        return None;
+    }
     let mut code = [0; LONGEST];
     let got = read_up_to(pc, &mut code);
     MemoryOperands::decode(&code[..got], pc)
 }
 
 pub use decoder::MemoryOperands;
+
+unsafe extern "C" {
+    fn _Unwind_FindEnclosingFunction(pc: *mut c_void) -> *mut c_void;
+}
+
+/// Whether an instruction may read more than its function was asked to: those of the C library, but for the
+/// function that copies.
+fn reads_beyond(pc: u64) -> bool {
+    static COPY: OnceLock<[usize; 2]> = OnceLock::new();
+    let pc = pc as *mut c_void;
+    let [library, copy] = *COPY.get_or_init(|| {
+        let copy = symbol(c"memmove");
+        [library_of(copy), function_of(copy)]
+    });
+    library != 0 && library_of(pc) == library && function_of(pc) != copy
+}
+
+/// What the program calls by this name: of functions with several implementations, the chosen one.
+fn symbol(name: &CStr) -> *mut c_void {
+    // SAFETY: looks a name up.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
+
+/// Where the file is loaded that has this address; 0 for none.
+fn library_of(address: *mut c_void) -> usize {
+    // SAFETY: plain data, for which zeroes are a value.
+    let mut info: libc::Dl_info = unsafe { mem::zeroed() };
+    // SAFETY: asks about an address, and writes to a local.
+    let is_known = unsafe { libc::dladdr(address, &mut info) } != 0;
+    if is_known { info.dli_fbase.addr() } else { 0 }
+}
+
+/// The first address of the function that has this one, by the unwinding tables.
+fn function_of(address: *mut c_void) -> usize {
+    // It takes return addresses, behind a call.
+    // SAFETY: looks an address up in the tables of loaded files.
+    unsafe { _Unwind_FindEnclosingFunction(address.wrapping_byte_add(1)) }.addr()
+}
 
 #[cfg(target_arch = "x86_64")]
 mod decoder {
@@ -186,9 +234,18 @@ mod tests {
     }
 
     #[test]
+    fn string_functions_read_beyond_and_copies_do_not() {
+        let [copy, length] =
+            [libc::memmove as *const (), libc::strlen as *const ()].map(|it| it.addr() as u64);
+        let own = reads_beyond as fn(u64) -> bool as usize as u64;
+        assert_eq!([copy, length, own, 8].map(reads_beyond), [false, true, false, false]);
+        assert_eq!([copy + 40, length + 40].map(reads_beyond), [false, true], "inside");
+    }
+
+    #[test]
     fn instructions_are_read_from_the_process_where_there_are_any() {
         let code = [0x48_u8, 0x89, 0x07, 0xcc]; // mov [rdi], rax
-        let size = |at_pc: u64| at(at_pc).map(|operands| operands.size());
+        let size = |at_pc: u64| at(at_pc, true).map(|operands| operands.size());
         assert_eq!([size(code.as_ptr().addr() as u64), size(8)], [Some(8), None]);
     }
 }

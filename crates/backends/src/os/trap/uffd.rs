@@ -24,7 +24,8 @@ const FEATURE_WRITE_PROTECT_SHMEM: u64 = 1 << 12;
 const MODE_MISSING: u64 = 1;
 const MODE_WRITE_PROTECT: u64 = 1 << 1;
 const MODE_MINOR: u64 = 1 << 2;
-/// Of IOCTL_CONTINUE: the page can be read, and writes are told of.
+/// Of IOCTL_CONTINUE: whoever waits goes on waiting; the page can be read, and writes are told of.
+const WITHOUT_WAKING: u64 = 1;
 const FOR_READING: u64 = 1 << 1;
 const EVENT_PAGEFAULT: u8 = 0x12;
 const EVENT_UNMAP: u8 = 0x16;
@@ -257,50 +258,62 @@ impl Uffd {
         take_out(range);
     }
 
-    /// Puts the pages that are in memory into the page table, and has threads that wait for them go on. Uses
-    /// system calls alone: a signal handler calls it, too.
+    /// Puts the pages that are in memory into the page table, and then has threads that wait for them go on.
+    /// Uses system calls alone: a signal handler calls it, too.
     ///
     /// While a thread unmaps something, the kernel refuses until its event was read: `take_events` is called
     /// then, before the next try.
     pub fn open_pages(&self, range: &Range<usize>, how: Opening, take_events: impl Fn()) {
-        let mode = if how == Opening::ForReading { FOR_READING } else { 0 };
+        while !self.try_open(range, how) {
+            take_events();
+        }
+    }
+
+    /// The same, but false if the kernel refuses until an event was read; then nobody has gone on.
+    pub fn try_open(&self, range: &Range<usize>, how: Opening) -> bool {
+        let is_open = match how {
+            Opening::ForReading => {
+                self.has_protected.store(true, Ordering::SeqCst);
+                self.put_into_table(range, WITHOUT_WAKING | FOR_READING)
+            }
+            Opening::Whole => self.put_into_table(range, WITHOUT_WAKING) && self.allow_writes(range),
+        };
+        if is_open {
+            self.wake(range);
+        }
+        is_open
+    }
+
+    fn put_into_table(&self, range: &Range<usize>, mode: u64) -> bool {
         let mut start = range.start;
         while start < range.end {
             let len = (range.end - start) as u64;
             let mut request = Continue { start: start as u64, len, mode, mapped: 0 };
-            match self.ask(IOCTL_CONTINUE, &mut request) {
+            match self.ask(IOCTL_CONTINUE, &mut request).map_err(|why| why.raw_os_error()) {
                 Ok(()) => break,
                 Err(_) if request.mapped > 0 => start += request.mapped as usize,
                 // In the page table already.
-                Err(why) if why.raw_os_error() == Some(libc::EEXIST) => start += page_size(),
-                Err(why) if why.raw_os_error() == Some(libc::EAGAIN) => take_events(),
+                Err(Some(libc::EEXIST)) => start += page_size(),
+                Err(Some(libc::EAGAIN)) => return false,
                 Err(why) => {
                     // A kernel that does not know how: whoever waits comes again, and no page is tried so.
-                    if mode != 0 && why.raw_os_error() == Some(libc::EINVAL) {
+                    if why == Some(libc::EINVAL) && mode & FOR_READING != 0 {
                         self.can_protect.store(false, Ordering::Relaxed);
                     }
                     break;
                 }
             }
         }
-        match how {
-            Opening::ForReading => self.has_protected.store(true, Ordering::SeqCst),
-            Opening::Whole => self.allow_writes(range, take_events),
-        }
-        self.wake(range);
+        true
     }
 
-    /// Pages of the range that were opened for reading are opened whole.
-    fn allow_writes(&self, range: &Range<usize>, take_events: impl Fn()) {
-        if !self.has_protected.load(Ordering::SeqCst) {
-            return;
-        }
+    /// Pages of the range that were opened for reading are opened whole. False as in `try_open`.
+    fn allow_writes(&self, range: &Range<usize>) -> bool {
         let (start, len) = (range.start as u64, range.len() as u64);
-        while let Err(why) = self.ask(IOCTL_WRITE_PROTECT, &mut WriteProtect { start, len, mode: 0 })
-            && why.raw_os_error() == Some(libc::EAGAIN)
-        {
-            take_events();
-        }
+        !self.has_protected.load(Ordering::SeqCst)
+            || self
+                .ask(IOCTL_WRITE_PROTECT, &mut WriteProtect { start, len, mode: 0 })
+                .map_or_else(|why| why.raw_os_error() != Some(libc::EAGAIN), |()| true)
     }
 
     fn ask<T>(&self, what: u64, with: &mut T) -> io::Result<()> {

@@ -112,7 +112,9 @@ fn open(uffd: &Uffd, address: usize) {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::{Judge, Opening, Trap, TrappedAccess, Verdict, place::ThreadPlace, populate};
+    use super::super::{
+        Judge, OpenPages, Opening, PageFault, Trap, TrappedAccess, Verdict, place::ThreadPlace, populate,
+    };
     use super::*;
     use crate::os::mapping::Mapping;
     use std::{
@@ -128,11 +130,12 @@ mod tests {
             0
         }
 
-        fn free_around(&self, _: usize) -> Option<Range<usize>> {
-            None
-        }
-
-        fn readable_around(&self, _: usize) -> Option<Range<usize>> {
+        fn open_around(
+            &self,
+            _: &PageFault,
+            _: bool,
+            _: &dyn Fn(&Range<usize>, Opening) -> bool,
+        ) -> Option<OpenPages> {
             None
         }
 
@@ -151,6 +154,8 @@ mod tests {
         fn unmapping(&self, _: i32, _: ThreadPlace, _: Range<usize>) {}
 
         fn unmapped(&self, _: Range<usize>) {}
+
+        fn closed(&self) {}
     }
 
     #[test]

@@ -172,6 +172,12 @@ impl Observer for EngineComparison {
         }
     }
 
+    fn stream_gone(&self, stream: u64) {
+        if let Some(mut memory) = self.watch.memory() {
+            memory.joins().gone(self.point(Point { stream, ticket: 0 }).stream);
+        }
+    }
+
     fn bound(&self, gate: u64, to: Option<Point>) {
         if let Some(mut memory) = self.watch.memory() {
             memory.joins().bound(gate, to.map(|point| self.point(point)));

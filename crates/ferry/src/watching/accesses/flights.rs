@@ -408,8 +408,29 @@ impl TwiceMapped {
         self.flights.push(flight);
         if self.flights.len() >= self.prune_at.max(PRUNE_FROM) {
             self.flights.retain(|flight| !joins.is_joined(flight.point));
+            self.thin_out();
             self.prune_at = 2 * self.flights.len();
         }
+    }
+
+    /// Of what a stream does with the same bytes again and again while nobody joins it, the first and the
+    /// last say enough: none between them is joined before the first, or after the last.
+    fn thin_out(&mut self) {
+        // Many rows of few ops are no repetition, and looking at each of millions takes seconds.
+        if self.flights.chunk_by(|one, next| one.point == next.point).nth(PRUNE_FROM / 2).is_none() {
+            return;
+        }
+        let key =
+            |flight: &Flight| (flight.user.start, flight.user.end, flight.is_written, flight.point.stream);
+        let mut ends: HashMap<_, (u64, u64)> = HashMap::new();
+        for flight in &self.flights {
+            let (_, last) = ends.entry(key(flight)).or_insert((flight.point.ticket, 0));
+            *last = flight.point.ticket;
+        }
+        self.flights.retain(|flight| {
+            let (first, last) = ends[&key(flight)];
+            [first, last].contains(&flight.point.ticket)
+        });
     }
 
     /// Adds pages, given by their numbers, to those that are to be armed.
@@ -630,6 +651,24 @@ mod tests {
         assert!(flights.blocks[&AT].flights.len() <= 2 * PRUNE_FROM);
         flights.forgotten(USER);
         assert!(flights.blocks.is_empty() && flights.by_user.is_empty());
+    }
+
+    #[test]
+    fn of_what_nobody_joins_the_first_and_the_last_are_kept() {
+        let mut flights = flights(PAGE);
+        for ticket in 1..10_000 {
+            flights.submitted(at(ticket), &[], ticket);
+            flights.add(at(ticket), AT, 8, true, &mut Vec::new());
+            flights.add(at(ticket), AT + 8 * (ticket as usize % 4), 8, false, &mut Vec::new());
+        }
+        assert!(flights.blocks[&AT].flights.len() <= 2 * PRUNE_FROM);
+        let hit =
+            |flights: &Flights| flights.hit(&(USER..USER + 1), true, (1, u64::MAX)).map(|hit| hit.point);
+        assert_eq!(hit(&flights), Some(at(1)));
+        flights.joins().joined(at(9_998));
+        assert_eq!(hit(&flights), Some(at(9_999)));
+        flights.joins().joined(at(9_999));
+        assert_eq!(hit(&flights), None);
     }
 
     #[test]

@@ -30,8 +30,8 @@ use ferry_backends::{
     os::{
         page::page_size,
         trap::{
-            self, DevicePointer, Judge, Opening, Trap, TrappedAccess, Verdict, place::ThreadPlace,
-            tell_pointers,
+            self, DevicePointer, Judge, OpenPages, Opening, PageFault, Trap, TrappedAccess, Verdict,
+            place::ThreadPlace, tell_pointers,
         },
     },
 };
@@ -315,21 +315,30 @@ impl Judge for AccessWatch {
         self.moment.load(Ordering::SeqCst)
     }
 
-    fn free_around(&self, address: usize) -> Option<Range<usize>> {
-        let page = address / page_size() * page_size();
-        match self.flights_soon() {
-            Some(mut flights) => flights.free_around(address),
-            None => Some(page..page + page_size()),
-        }
-    }
-
-    fn readable_around(&self, address: usize) -> Option<Range<usize>> {
-        self.flights_soon()?.readable_around(address)
+    fn open_around(
+        &self,
+        fault: &PageFault,
+        can_protect: bool,
+        open: &dyn Fn(&Range<usize>, Opening) -> bool,
+    ) -> Option<OpenPages> {
+        let page = fault.address / page_size() * page_size();
+        let Some(mut flights) = self.flights_soon() else {
+            let pages = page..page + page_size();
+            return Some(OpenPages { pages, how: Opening::Whole, is_done: false });
+        };
+        let free = flights.free_around(fault.address).map(|pages| (pages, Opening::Whole));
+        let (pages, how) = match free {
+            None if fault.is_write || !can_protect => return None,
+            None => (flights.readable_around(fault.address)?, Opening::ForReading),
+            Some(free) => free,
+        };
+        // With the lock: an op that is made now arms its pages behind this.
+        let is_done = open(&pages, how);
+        Some(OpenPages { pages, how, is_done })
     }
 
     fn opened(&self, pages: &Range<usize>, how: Opening) {
-        let (Some(mut flights), Some(trap)) = (self.flights_soon(), self.trap.get()) else { return };
-        flights.opened(pages);
+        let (Some(flights), Some(trap)) = (self.flights_soon(), self.trap.get()) else { return };
         // With the lock: what was armed for an op since these pages were chosen is open now.
         flights.wrongly_open(pages, how).iter().for_each(|pages| trap.arm(pages));
     }
@@ -382,6 +391,12 @@ impl Judge for AccessWatch {
             flights.unmapped(&range);
         }
     }
+
+    fn closed(&self) {
+        let reason = "accesses of the CPU after the program had closed all descriptors, those of the checker \
+                      among them (close them before aclInit, or leave those that the program did not open)";
+        self.writer.write(&Fact::Unseen { reason: reason.into() });
+    }
 }
 
 /// Keeps what an engine has in flight.
@@ -401,12 +416,15 @@ impl EngineFlights {
 
 impl Observer for EngineFlights {
     fn known(&self, block: &Block) {
-        if block.home == Home::Host
-            && block.base != block.at
-            && let Some(mut flights) = self.flights()
-        {
-            flights.known(block.base..block.base + block.len, block.at);
+        let user = block.base..block.base + block.len;
+        if block.home != Home::Host || block.base == block.at || !self.accesses.writer.is_here() {
+            return;
         }
+        // Physical memory has a view of its own for each place where it is mapped.
+        if block.origin == Origin::Mapped {
+            self.accesses.viewed(user.clone(), block.at);
+        }
+        self.accesses.flights().known(user, block.at);
     }
 
     fn forgotten(&self, block: &Block) {
@@ -417,6 +435,10 @@ impl Observer for EngineFlights {
             self.accesses.unregistered(block);
         } else if let Some(mut flights) = self.flights() {
             flights.forgotten(block.base);
+            drop(flights);
+            if block.origin == Origin::Mapped {
+                self.accesses.gone(block.base..block.base + block.len);
+            }
         }
     }
 
@@ -438,6 +460,12 @@ impl Observer for EngineFlights {
     fn refused(&self, op: Point, _: &Error) {
         if let Some(mut flights) = self.flights() {
             flights.refused(self.streams.point(op));
+        }
+    }
+
+    fn stream_gone(&self, stream: u64) {
+        if let Some(mut flights) = self.flights() {
+            flights.joins().gone(self.streams.point(Point { stream, ticket: 0 }).stream);
         }
     }
 

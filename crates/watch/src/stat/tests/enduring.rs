@@ -79,7 +79,7 @@ impl Chance {
             4 => Fact::Call(Call { site, end: time, blocked: self.number(), code: self.below(2) as i32 }),
             5 => {
                 let (base, at, len) = (self.below(3), self.number(), self.number());
-                let block = Block { base, at, len, device: None, origin: Origin::Mapped };
+                let block = Block { base, at, len, padding: 0, device: None, origin: Origin::Mapped };
                 Fact::Known { time, site, block }
             }
             6 => Fact::Forgotten { time, site, base: self.below(3) },

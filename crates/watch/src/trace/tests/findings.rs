@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::check::{CheckOptions, Checker};
+use crate::check::{CheckOptions, Checker, ProcessEnd};
 use crate::fact::{Block, Fact, HostAccess, Piece, Point};
 use crate::testing::{MadeFacts, TO_DEVICE, TO_HOST};
 use crate::trace::{TraceLimits, html};
@@ -39,7 +39,7 @@ fn access(time: u64, point: Point) -> HostAccess {
 fn script_of(made: &MadeFacts) -> Script {
     let mut checker = Checker::new(CheckOptions::default());
     made.feed(&mut checker);
-    checker.finish(|_| true);
+    checker.finish(|_| ProcessEnd::Unknown);
     let mut tracer = traced(&made.facts, TraceLimits::default());
     tracer.add_findings(&checker.findings().iter().collect::<Vec<_>>());
     let script = Script::of(tracer.model());

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use ferry_watch::check::{CheckFinding, CheckOptions, Checker, FindingId, StackFrame};
+use ferry_watch::check::{CheckFinding, CheckOptions, Checker, FindingId, ProcessEnd, StackFrame};
 use ferry_watch::fact::{CallSite, Join, Joined, Point as OpPoint, SubmittedOp};
 use ferry_watch::{Fact, FactReader, FactSource};
 
@@ -257,7 +257,7 @@ impl Run<'_> {
                 checker.take(*source, &fact);
             }
         }
-        checker.finish(|_| false);
+        checker.finish(|_| ProcessEnd::Itself);
         checker.findings().to_vec()
     }
 
