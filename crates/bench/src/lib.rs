@@ -6,8 +6,8 @@
 //!
 //! `cases` and `work` say what is measured, `copiers` do it, `peers` chooses them, `sampling` takes the
 //! samples, `report`, `table` and `plots` show them; `alignment`, `fill`, `growth`, `used`, `recorded` and
-//! `tune` are cases of their own kind; `checked` runs cases plain and under `ferry check`. Nothing is imported
-//! from `lib`.
+//! `tune` are cases of their own kind; `checked` runs cases plain and under `ferry check`. Nothing is
+//! imported from `lib`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
