@@ -124,3 +124,53 @@ fn copies_to_one_place_leave_the_rest_alone() {
         assert!(got[..1000].iter().chain(&got[1064..]).all(|b| *b == POISON), "{form}: bytes outside");
     });
 }
+
+/// So many pieces that plain memory is asked about by mapping and not by piece.
+const MANY: usize = 300;
+
+// proves: R41 R43 R56
+#[test]
+fn many_pieces_of_plain_memory_go_where_they_should() {
+    use_device();
+    let (piece, gap) = (700, 5000);
+    let data = pattern(MANY * gap, 8);
+    for turned in [false, true] {
+        let (to, from) = if turned { (Home::Heap, Home::Device) } else { (Home::Device, Home::Heap) };
+        let (dst, src) = (Memory::new(to, MANY * gap), Memory::holding(from, &data));
+        let place = |i: usize| (i * 7 % MANY) * gap;
+        let items: Vec<_> = (0..MANY).map(|i| (dst.addr + place(i), src.addr + i * gap, piece)).collect();
+        let batch = Batch::of(&items, if turned { DEVICE_TO_HOST } else { HOST_TO_DEVICE });
+        let mut want = vec![POISON; MANY * gap];
+        (0..MANY).for_each(|i| want[place(i)..][..piece].copy_from_slice(&data[i * gap..][..piece]));
+        everywhere(&batch, &[dst], |form| dst.assert_holds(&want, &format!("{form}, turned {turned}")));
+    }
+}
+
+// proves: R54
+#[test]
+fn one_bad_piece_among_many_of_plain_memory_refuses_all_and_is_named() {
+    use_device();
+    let (stream, dst, src) = (stream(), Memory::device(MANY * LEN), Memory::heap(MANY * LEN));
+    let page = 4096;
+    // SAFETY: new memory, at a place that the kernel picks.
+    let walled = unsafe {
+        let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let at = libc::mmap(std::ptr::null_mut(), 3 * page, rights, flags, -1, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        assert_eq!(libc::mprotect(at.add(page), page, libc::PROT_NONE), 0);
+        at as usize
+    };
+    for (bad, what) in [(8, "nothing is mapped"), (walled + page, "protected"), (walled + page - 9, "half")] {
+        for index in [0, 5, 63, 64, 200, MANY - 1] {
+            dst.fill(POISON);
+            let place = |i: usize| if i == index { bad } else { src.addr + i * LEN };
+            let items: Vec<_> = (0..MANY).map(|i| (dst.addr + i * LEN, place(i), 100)).collect();
+            for form in BatchForm::ALL {
+                let (code, fail) = Batch::of(&items, HOST_TO_DEVICE).call(form, stream);
+                expect(&format!("{form:?}, piece {index}: {what}"), code, 107000);
+                assert_eq!(fail, form.tells_index().then_some(index), "{form:?}: {what}");
+            }
+            dst.assert_all(POISON, "a refused batch");
+        }
+    }
+}

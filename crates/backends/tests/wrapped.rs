@@ -10,7 +10,7 @@ use ferry_core::{
     Access, AddressSpace, Backend, Block, BlockWatch, Chunk, DeviceId, DeviceMemory, Error, Event, Features,
     Fence, Fill, Gate, Home, Indirect, Kind, Linear, Mark, NativeStreams, Op, Origin, Plan, Point, Purpose,
     Queue, QueueOptions, Request, Result, Rows, Runs, Runtime, Segment, SegmentSink, Sharing, Sizes, Status,
-    Stream, Ticket,
+    Stream, Survey, Ticket,
     indirect::{DESCRIPTOR_LEN, Through},
 };
 use std::{
@@ -59,6 +59,9 @@ impl Backend for Wrapped {
     }
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
         self.inner.locate(addr, len, access)
+    }
+    fn survey(&self) -> Option<Box<dyn Survey + '_>> {
+        self.inner.survey()
     }
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
         let queue = self.inner.queue(device, options, status)?;

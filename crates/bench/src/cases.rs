@@ -40,6 +40,7 @@ pub fn all(size: Option<usize>) -> Vec<Case> {
         }
     }
     cases.extend(descriptors(size));
+    cases.extend(fills(size));
     cases.extend(calls(size.unwrap_or(64)));
     cases.extend(growth());
     cases.extend(used(size));
@@ -118,6 +119,14 @@ fn descriptors(size: Option<usize>) -> Vec<Case> {
     wall.chain(alone).collect()
 }
 
+fn fills(size: Option<usize>) -> impl Iterator<Item = Case> {
+    [("fill", false), ("fill/words", true)].into_iter().flat_map(move |(series, words)| {
+        let case =
+            move |len| Case { name: format!("{series}/{}", short(len)), work: Workload::Fill { len, words } };
+        sizes(size, &[4 * K, 64 * K, M, 16 * M, 512 * M]).into_iter().map(case)
+    })
+}
+
 fn calls(len: usize) -> impl Iterator<Item = Case> {
     let size = short(len);
     let case = move |(name, call)| Case { name, work: Workload::Call { call, len } };
@@ -126,6 +135,8 @@ fn calls(len: usize) -> impl Iterator<Item = Case> {
         (format!("roundtrip/{size}"), CallCost::RoundTrip),
         (format!("roundtrip/{size}/after-10ms"), CallCost::AfterQuiet),
         ("event/latency".to_owned(), CallCost::Event),
+        (format!("join/{size}"), CallCost::Join),
+        (format!("function/{size}"), CallCost::HostFunction),
     ]
     .into_iter()
     .map(case)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ferry_abi::Result;
+use ferry_abi::{Error, Result};
 
 use crate::bytes::Bytes;
 use crate::sampling::Contender;
@@ -23,6 +23,21 @@ pub trait Copier {
 
     /// Records an event behind all that was submitted and waits for it.
     fn wait_by_event(&mut self) -> Result<()> {
+        self.wait()
+    }
+
+    /// Submits the copy, and the copy once more to a second queue, which waits until the first is done.
+    fn submit_joined(&mut self) -> Result<()> {
+        Err(Error::NotHere(format!("{} has no second queue here", self.name())))
+    }
+
+    /// Submits the copy, a function of the host behind it, and the copy once more behind that.
+    fn submit_around_function(&mut self) -> Result<()> {
+        Err(Error::NotHere(format!("{} calls no functions here", self.name())))
+    }
+
+    /// Waits for what [`submit_joined`](Self::submit_joined) has submitted.
+    fn wait_joined(&mut self) -> Result<()> {
         self.wait()
     }
 
@@ -106,6 +121,10 @@ pub enum Timing {
     Event { rounds: usize },
     /// From when the copy begins until it is done, between two events of the device.
     Alone,
+    /// In each of `rounds`, a copy, and another of a second queue that waits for the first: one round.
+    Join { rounds: usize },
+    /// In each of `rounds`, a copy, a function of the host, a copy, and the wait for all: one round.
+    HostFunction { rounds: usize },
 }
 
 /// Copies of a sample that are submitted one after another and waited for together, where a call is what is
@@ -119,6 +138,11 @@ impl Timing {
     /// would be most of what it shows.
     pub fn usual(shape: &Shape, least: usize) -> Timing {
         Timing::Whole { rounds: (least / shape.bytes().max(1)).clamp(1, 256), queued: 1 }
+    }
+
+    /// Whether a second queue or a function takes part, which not every peer has here.
+    pub fn is_a_chain(self) -> bool {
+        matches!(self, Timing::Join { .. } | Timing::HostFunction { .. })
     }
 
     fn time(self, copier: &mut impl Copier, long_copies: &mut LongCopies) -> Result<Duration> {
@@ -153,6 +177,20 @@ impl Timing {
                 Ok(begin.elapsed() / rounds as u32)
             }
             Timing::Alone => long_copies.sample(|count| copier.time_behind(count)),
+            Timing::Join { rounds } => {
+                for _ in 0..rounds {
+                    copier.submit_joined()?;
+                    copier.wait_joined()?;
+                }
+                Ok(begin.elapsed() / rounds as u32)
+            }
+            Timing::HostFunction { rounds } => {
+                for _ in 0..rounds {
+                    copier.submit_around_function()?;
+                    copier.wait()?;
+                }
+                Ok(begin.elapsed() / rounds as u32)
+            }
         }
     }
 }
@@ -222,6 +260,16 @@ mod tests {
             Ok(())
         }
 
+        fn submit_joined(&mut self) -> Result<()> {
+            self.0.push('j');
+            Ok(())
+        }
+
+        fn submit_around_function(&mut self) -> Result<()> {
+            self.0.push('f');
+            Ok(())
+        }
+
         fn target(&self) -> &dyn Bytes {
             unreachable!("a clock looks at no bytes")
         }
@@ -237,6 +285,8 @@ mod tests {
             (Timing::AfterQuiet, "sw"),
             (Timing::Event { rounds: 2 }, "sese"),
             (Timing::Alone, "sw"),
+            (Timing::Join { rounds: 2 }, "jwjw"),
+            (Timing::HostFunction { rounds: 2 }, "fwfw"),
         ] {
             let mut fake = Fake::default();
             clock.time(&mut fake, &mut LongCopies::new()).unwrap();

@@ -5,9 +5,9 @@
 //! read it.
 //!
 //! `cases` and `work` say what is measured, `copiers` do it, `peers` chooses them, `sampling` takes the
-//! samples, `report`, `table` and `plots` show them; `alignment`, `growth`, `used`, `recorded` and `tune` are
-//! cases of their own kind; `checked` runs cases plain and under `ferry check`. Nothing is imported from
-//! `lib`.
+//! samples, `report`, `table` and `plots` show them; `alignment`, `fill`, `growth`, `used`, `recorded` and
+//! `tune` are cases of their own kind; `checked` runs cases plain and under `ferry check`. Nothing is
+//! imported from `lib`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -38,6 +38,7 @@ mod cases;
 mod checked;
 mod copier;
 mod copiers;
+mod fill;
 mod growth;
 mod peers;
 mod plots;
@@ -235,6 +236,11 @@ impl<'a> Bench<'a> {
             Workload::Growth { growth, count } => {
                 return sampling::measure(&mut growth::contenders(session, growth, count)?, plan, progress);
             }
+            Workload::Fill { len, words } => {
+                must_fit(session, len)?;
+                row.bytes = len;
+                return self.measure(&mut fill::contenders(session, len, words)?, plan, progress);
+            }
             Workload::Used { using, len } => {
                 must_fit(session, len)?;
                 return self.measure(&mut used::contenders(session, using, len)?, plan, progress);
@@ -282,7 +288,10 @@ impl<'a> Bench<'a> {
                 row.note = self.recorded[index].note();
                 self.recorded[index].spec()
             }
-            Workload::Alignment { .. } | Workload::Growth { .. } | Workload::Used { .. } => {
+            Workload::Alignment { .. }
+            | Workload::Growth { .. }
+            | Workload::Fill { .. }
+            | Workload::Used { .. } => {
                 unreachable!("measured in a way of its own")
             }
         };

@@ -22,6 +22,8 @@ pub enum Workload {
     Alignment { route: Route, len: usize },
     /// The latency of a small copy of `len` bytes.
     Call { call: CallCost, len: usize },
+    /// A fill of `len` bytes of device memory with a byte, or with `words` of 32 bits.
+    Fill { len: usize, words: bool },
     /// The latency of a small copy beside `count` of something.
     Growth { growth: Growth, count: usize },
     /// A copy of `len` bytes and what a program does with them after each; or computing alone.
@@ -52,6 +54,10 @@ pub enum CallCost {
     AfterQuiet,
     /// From the call until an event behind it was waited for.
     Event,
+    /// From the call until a second copy, of a stream that waits for an event behind the first, is done.
+    Join,
+    /// From the call until a second copy is done, with a host function between the two.
+    HostFunction,
 }
 
 /// What there are many of while small copies are measured.
@@ -141,6 +147,8 @@ impl Workload {
                 CallCost::RoundTrip => Timing::Whole { rounds: ROUND_TRIPS_PER_SAMPLE, queued: 1 },
                 CallCost::AfterQuiet => Timing::AfterQuiet,
                 CallCost::Event => Timing::Event { rounds: ROUND_TRIPS_PER_SAMPLE },
+                CallCost::Join => Timing::Join { rounds: ROUND_TRIPS_PER_SAMPLE },
+                CallCost::HostFunction => Timing::HostFunction { rounds: ROUND_TRIPS_PER_SAMPLE },
             }),
             _ => None,
         }
@@ -149,7 +157,9 @@ impl Workload {
     /// Where the case lies on the axis of its series, if the cases of the series differ in one number only.
     pub fn sweep(&self) -> Option<Sweep> {
         match *self {
-            Workload::Contiguous { len, .. } | Workload::Alignment { len, .. } => Some(Sweep::Bytes(len)),
+            Workload::Contiguous { len, .. }
+            | Workload::Alignment { len, .. }
+            | Workload::Fill { len, .. } => Some(Sweep::Bytes(len)),
             Workload::Matrix { width, .. } => Some(Sweep::RowBytes(width)),
             Workload::Growth { growth, count } => Some(Sweep::Count(count, growth.what())),
             _ => None,
@@ -193,6 +203,7 @@ impl Workload {
             }
             Workload::Alignment { route, .. } => Workload::Alignment { route, len: bytes(size)? },
             Workload::Call { call, .. } => Workload::Call { call, len: bytes(size)? },
+            Workload::Fill { words, .. } => Workload::Fill { len: bytes(size)?, words },
             Workload::Growth { growth, .. } => Workload::Growth { growth, count: number(size)? },
             Workload::Used { using: BufferUse::Compute, .. } | Workload::Recorded { .. } => return None,
             Workload::Used { using, .. } => Workload::Used { using, len: bytes(size)? },
@@ -241,7 +252,18 @@ impl Workload {
                 CallCost::RoundTrip => "a small page-locked copy and synchronise, in a loop".to_owned(),
                 CallCost::AfterQuiet => "the same, once, after 10 ms in which nothing happened".to_owned(),
                 CallCost::Event => "a small copy, an event after it, and waiting for the event".to_owned(),
+                CallCost::Join => {
+                    "a small copy, an event, a second stream that waits for it and copies, synchronise"
+                        .to_owned()
+                }
+                CallCost::HostFunction => {
+                    "a small copy, a host function behind it, another copy, and synchronise".to_owned()
+                }
             },
+            Workload::Fill { words: false, .. } => {
+                "device memory, one fill with a byte and synchronise".to_owned()
+            }
+            Workload::Fill { .. } => "device memory, one fill with 32-bit words and synchronise".to_owned(),
             Workload::Used { using, .. } => match using {
                 BufferUse::Write => {
                     "a copy to the device and synchronise, then all of the source is written".into()

@@ -9,7 +9,7 @@ use crate::{
     Access, Block, DeviceId, Kind, Origin, Queue, QueueOptions, Request, Result, SegmentSink, Status,
     sync::Arc,
 };
-use std::{fmt::Debug, io, os::fd::BorrowedFd};
+use std::{fmt::Debug, io, ops::Range, os::fd::BorrowedFd};
 
 /// A way to reach devices: emulation on the host, a driver of the vendor's, a real NPU library.
 pub trait Backend: Send + Sync {
@@ -47,6 +47,12 @@ pub trait Backend: Send + Sync {
     /// (`None`). Anything else, such as addresses that the backend has reserved for itself, is a
     /// `BadAddress`. An empty range needs no memory behind it.
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>>;
+
+    /// For a call with many ranges of plain host memory: what answers for most of them in less time than
+    /// [`locate`](Self::locate), if anything does.
+    fn survey(&self) -> Option<Box<dyn Survey + '_>> {
+        None
+    }
 
     /// Makes a queue on a device. Its work reports through `status`.
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>>;
@@ -99,6 +105,26 @@ pub struct DeviceMemory {
     pub used: usize,
     /// The largest value that `used` has had.
     pub peak: usize,
+}
+
+/// Some plain host memory: what a piece of a copy begins or ends in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlainRange {
+    /// Its first byte.
+    pub addr: usize,
+    /// How many there are.
+    pub len: usize,
+}
+
+/// Plain host memory as it is during one call, for calls that have many ranges of it.
+pub trait Survey {
+    /// A range around `addr` in which there is nothing but plain host memory that may be accessed that way;
+    /// single pages of it may be missing. `None` if that cannot be said: [`Backend::locate`] can.
+    fn around(&mut self, addr: usize, access: Access) -> Option<Range<usize>>;
+
+    /// How many of these ranges, from the first on, are there with every page; each lies in a range that was
+    /// said to be plain. Of the next one nothing can be said.
+    fn count_there(&self, ranges: &[PlainRange]) -> usize;
 }
 
 /// Reserved addresses, at which the CPU sees memory that is mapped there.

@@ -93,6 +93,9 @@ pub trait Resolver: Send + Sync {
     /// The key that descriptors are sealed with.
     fn seal_key(&self) -> u64;
 
+    /// The engine's address of a byte in the user's addresses, if it is known; quick, and for hints only.
+    fn engine_address(&self, addr: usize) -> Option<usize>;
+
     /// Whether memory was ever mapped at an address that is not the engine's: until then a device that reads
     /// a descriptor can use the addresses in it as they are.
     fn has_mappings(&self) -> bool;

@@ -35,7 +35,8 @@ pub mod table;
 mod uses;
 
 pub use backend::{
-    AddressSpace, Backend, BlockWatch, DeviceMemory, Features, NativeStreams, OpenFile, Shared, Sharing,
+    AddressSpace, Backend, BlockWatch, DeviceMemory, Features, NativeStreams, OpenFile, PlainRange, Shared,
+    Sharing, Survey,
 };
 pub use block::{Access, Block, DeviceId, Home, Origin, Place, Request};
 pub use error::{Error, Kind, Result};

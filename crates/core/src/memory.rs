@@ -23,6 +23,7 @@ use limbo::{Limbo, RECLAIM_POLL};
 use spaces::Reservations;
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
+    ops::Range,
     time::{Duration, Instant},
 };
 
@@ -155,6 +156,11 @@ impl Memory {
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
         self.spaces.refuse(addr, len)?;
         self.backend.locate(addr, len, access)
+    }
+
+    /// Whether none of a range was reserved for memory that is mapped.
+    pub(crate) fn is_unreserved(&self, range: &Range<usize>) -> bool {
+        self.spaces.refuse(range.start, range.len()).is_ok()
     }
 
     /// Makes sure that `len` bytes at `addr` are plain host memory that can be accessed.

@@ -1,12 +1,13 @@
 //! The core's checks: every copy becomes a [`Plan`] here, or is refused.
 //!
 //! Every range is looked up, as a range, in the address table; what the table does not know the backend is
-//! asked about (`unusual.rs`). Batches are planned many pieces at a time (`many.rs`). Reductions, and copies
-//! whose addresses are read when they run, are planned the same way. This folder reads memory and makes
-//! plans; it submits nothing.
+//! asked about (`unusual.rs`). Batches are planned many pieces at a time (`many.rs`, `plain.rs`).
+//! Reductions, and copies whose addresses are read when they run, are planned the same way. This folder reads
+//! memory and makes plans; it submits nothing.
 
 mod indirect;
 mod many;
+mod plain;
 mod reduction;
 mod unusual;
 
@@ -16,9 +17,9 @@ use many::Many;
 impl Plan {
     /// The only way to make a plan: every range is looked up, as a range, and must be what it says. `fits`
     /// adds the caller's own rules for piece `item`, which are about the homes and origins of its ends: it is
-    /// not asked again where these are as they were for the last piece between two known blocks. It is asked
-    /// before any plain host memory is touched. A piece of no bytes is nowhere: its addresses are not looked
-    /// up, and `fits` need not be asked.
+    /// not asked again where these are as they were for the last piece between two known blocks, or between a
+    /// known one and plain host memory. It is asked before any plain host memory is touched. A piece of no
+    /// bytes is nowhere: its addresses are not looked up, and `fits` need not be asked.
     #[inline]
     pub fn new(
         pieces: impl IntoIterator<Item = Rows>,
@@ -61,8 +62,7 @@ impl Plan {
         }
         let mut many = Many::new(self, first, runs.lens.len(), memory, fits);
         many.add_runs(runs)?;
-        many.flush();
-        self.pieces.finish();
+        many.finish();
         Ok(())
     }
 
@@ -91,8 +91,7 @@ impl Plan {
         let mut many = Many::new(self, first, 2 + others.size_hint().1.unwrap_or(0), memory, fits);
         many.add_all(two.into_iter())?;
         many.add_all(others)?;
-        many.flush();
-        self.pieces.finish();
+        many.finish();
         Ok(())
     }
 

@@ -13,9 +13,12 @@ use crate::{Block, Kind, Result};
 use slot::BlockSlot;
 pub(crate) use slot::Lookup;
 use small::Classes;
-use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-    atomic::{AtomicU32, AtomicU64, Ordering},
+use std::{
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
 };
 
 /// The smallest piece of address space the table tells apart. Every block starts at a multiple of it.
@@ -133,6 +136,17 @@ impl AddressTable {
         };
         // Fails if the slot was reused for another block between reading the cell and the slot.
         part.contains(addr, len).then_some(part)
+    }
+
+    /// Whether no block has a granule in the range.
+    pub(crate) fn is_clear(&self, range: &Range<usize>) -> bool {
+        self.first_in(range.start, range.len()).is_none()
+    }
+
+    /// Whether no block has the granule of `addr`.
+    #[inline(always)]
+    pub(crate) fn is_unknown(&self, addr: usize) -> bool {
+        self.entry(addr).is_none()
     }
 
     /// Adds a block. `BadAddress` if one of its granules belongs to another block.

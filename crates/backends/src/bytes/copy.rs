@@ -109,7 +109,7 @@ impl Routine {
             Routine::Plain => unsafe { walk::fill(start, len, fill.pattern) },
             // libc's memset is best at what it can do and fits a cache.
             #[cfg(target_arch = "x86_64")]
-            Routine::Avx2 => match Manner::of(fill.len) {
+            Routine::Avx2 => match Manner::of_fill(fill.len) {
                 // SAFETY: as above.
                 Manner::Near | Manner::Far if fill.pattern == [fill.pattern[0]; 4] => unsafe {
                     walk::fill(start, len, fill.pattern)
@@ -223,14 +223,15 @@ fn fence_if(manner: Manner) {
     }
 }
 
-/// Reads 64 bits of memory, at any alignment.
+/// Reads words of 64 bits, at any alignment.
 ///
 /// # Safety
-/// As for [`advance`], of eight bytes at `addr`.
-pub unsafe fn word(addr: usize) -> Result<u64, Fault> {
-    let cell = Fill { dst: addr, len: size_of::<u64>(), pattern: [0; 4], device: None };
-    // SAFETY: the caller's promise; one read owns nothing.
-    unsafe { guarded(|at| fault::fill_covers(&cell, at), || ptr::read_unaligned(addr as *const u64)) }
+/// As for [`advance`], of the words at `addr`.
+#[inline]
+pub unsafe fn words<const N: usize>(addr: usize) -> Result<[u64; N], Fault> {
+    let cell = Fill { dst: addr, len: size_of::<[u64; N]>(), pattern: [0; 4], device: None };
+    // SAFETY: the caller's promise; a few reads own nothing.
+    unsafe { guarded(|at| fault::fill_covers(&cell, at), || ptr::read_unaligned(addr as *const [u64; N])) }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -33,8 +33,15 @@ use std::{
 
 /// How long a thread spins before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
+/// Pauses between two looks of a thread that spins: one for each op that is left, within these bounds.
+const MIN_PAUSES: usize = 16;
+const MAX_PAUSES: usize = 512;
 /// How long a worker stays near a lane that has no more work.
 const LINGER: Duration = Duration::from_micros(50);
+/// How long a thread that has called a user's function stays near its lane: longer than it takes to wake the
+/// thread that waits, which then finds it there with its next function. Where both have gone to sleep, each
+/// wakes the other too late for the next time, and so on for ever.
+const CALLER_LINGER: Duration = Duration::from_micros(200);
 /// How often a worker that stays near a lane polls it: each poll takes the submitter's cache line.
 const POLL_EVERY: Duration = Duration::from_micros(5);
 /// Workers at most, however many CPUs there are.
@@ -58,6 +65,8 @@ pub struct Engine {
     waiting: AtomicUsize,
     /// How many workers spin now.
     spinning: AtomicUsize,
+    /// How many threads that have called a user's function stay near its lane.
+    callers: AtomicUsize,
     /// Large copies that others may help with.
     teams: OpenTeams,
     /// Wakes a worker that sleeps.
@@ -146,6 +155,7 @@ impl Engine {
             ready: Mutex::new(Ready::default()),
             waiting: AtomicUsize::new(0),
             spinning: AtomicUsize::new(0),
+            callers: AtomicUsize::new(0),
             teams: OpenTeams::default(),
             wake: Condvar::new(),
             cpus,
@@ -264,6 +274,14 @@ impl Engine {
         }
     }
 
+    /// How a fill of so many bytes is cut for a team; `None` if it is done by one thread.
+    pub fn cut_fill(&self, len: usize) -> Option<TeamPortions> {
+        match &self.pacer {
+            Some(pacer) if pacer.shuffles() => None,
+            _ => Team::fill_portions(len, self.cpus),
+        }
+    }
+
     /// Has others help with this copy from here on.
     pub fn open_team(self: &Arc<Self>, team: Team) -> OwnedTeam {
         let team = Arc::new(team);
@@ -285,42 +303,66 @@ impl Engine {
         self.teams.need_help(lane)
     }
 
-    /// Spins until `done`, or for as long as spinning is thought to pay. Returns whether it is done.
-    pub fn spin(&self, done: impl Fn() -> bool) -> bool {
-        if done() {
-            return true;
-        }
+    /// Spins while there are ops left before what is waited for, or for as long as spinning is thought to
+    /// pay. Returns whether none are left. The more are, the less often it looks: every look takes the cache
+    /// line of the thread that does them.
+    pub fn spin(&self, left: impl Fn() -> Option<usize>) -> bool {
+        let Some(mut ops) = left() else { return true };
         if !self.spins {
             return false;
         }
         let start = Instant::now();
         loop {
-            for _ in 0..16 {
+            for _ in 0..ops.clamp(MIN_PAUSES, MAX_PAUSES) {
                 spin_loop();
             }
-            if done() {
-                return true;
-            }
-            if start.elapsed() > SPIN {
-                return false;
+            match left() {
+                None => return true,
+                Some(_) if start.elapsed() > SPIN => return false,
+                Some(more) => ops = more,
             }
         }
     }
 
-    /// Stays near a lane as a worker: until there is `more`, or until another lane is ready. Looks seldom,
-    /// since every look takes the submitter's cache line away.
-    pub fn linger(&self, more: impl Fn() -> bool) {
+    /// Whether one more thread may stay near a lane: a worker always, but of threads that have called users'
+    /// functions only as many as may spin.
+    pub fn may_linger(&self, calls: usize) -> bool {
+        let room = |callers| (callers < self.max_spinning).then_some(callers + 1);
+        calls == 0 || self.callers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok()
+    }
+
+    /// The thread that may have called stays no longer.
+    pub fn has_lingered(&self, calls: usize) {
+        if calls > 0 {
+            self.callers.fetch_sub(calls, Ordering::Relaxed);
+        }
+    }
+
+    /// A thread that was near a lane and is no worker does something else from here on: if lanes are ready
+    /// that nobody was told of, because it would have looked, workers are.
+    pub fn relieve(self: &Arc<Self>) {
+        if self.has_ready() {
+            let missing = self.missing(&mut lock(&self.ready));
+            self.summon(missing);
+        }
+    }
+
+    /// Stays near a lane as a worker, or as a thread that `calls`: until there is `more`, until it is
+    /// `called`, or until another lane is ready. Looks for more seldom, since every look takes the
+    /// submitter's cache line away.
+    pub fn linger(&self, calls: usize, more: impl Fn() -> bool, called: impl Fn() -> bool) {
         if !self.spins {
             return;
         }
         self.spinning.fetch_add(1, Ordering::SeqCst);
+        let limit = if calls > 0 { CALLER_LINGER } else { LINGER };
         let start = Instant::now();
         let mut look = start + POLL_EVERY;
         loop {
-            while Instant::now() < look {
+            while Instant::now() < look && !called() {
                 spin_loop();
             }
-            if more() || self.has_ready() || look - start > LINGER {
+            if called() || more() || self.has_ready() || look - start > limit {
                 break;
             }
             look += POLL_EVERY;
@@ -336,7 +378,8 @@ impl Engine {
             return;
         }
         if self.spinning.fetch_add(1, Ordering::SeqCst) < self.max_spinning {
-            self.spin(|| self.has_ready() || self.has_team(None) || self.closed.load(Ordering::Relaxed));
+            let is_over = || self.has_ready() || self.has_team(None) || self.closed.load(Ordering::Relaxed);
+            self.spin(|| (!is_over()).then_some(1));
         }
         self.spinning.fetch_sub(1, Ordering::SeqCst);
     }

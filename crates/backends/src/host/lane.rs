@@ -12,20 +12,23 @@
 mod abort;
 mod call;
 mod fence;
+mod gather;
 mod pace;
 mod queue;
+mod together;
 mod waiters;
 
 use super::{
     engine::{Engine, RunQueue},
-    task::{SLICE, StepOutcome, Task},
+    task::{LateBinding, QUICK_BYTES, SLICE, StepOutcome, Task},
 };
 use fence::LaneFence;
 use ferry_core::{
-    Fence, Kind, Status, Ticket,
+    Fence, Indirect, Kind, Status, Ticket,
     fence::{survives, tell},
-    sync::{Arc, AtomicU64, CachePadded, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
+    sync::{Arc, AtomicBool, AtomicU64, CachePadded, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
+use gather::Gathering;
 use pace::LanePace;
 pub use queue::LaneQueue;
 use std::{collections::VecDeque, mem, ptr, time::Instant};
@@ -39,6 +42,10 @@ const MAX_SPARE_CAPACITY: usize = 1024;
 const PREFETCH_DISTANCE: usize = 6;
 /// Ops count for the share like this many bytes each.
 const OP_COST: usize = 4 << 10;
+/// Quick ops that pass before waiters are looked for behind a fence. Together they move no more than a slice.
+const MAX_UNANNOUNCED: usize = SLICE / QUICK_BYTES;
+/// How many lanes, each blocked on the next, a thread that waits looks through for work to help with.
+const MAX_HOPS: usize = 16;
 
 /// One stream's work. See the module's text.
 pub struct Lane {
@@ -68,6 +75,10 @@ struct Signs {
     aborted: AtomicU64,
     /// The newest op of which observers were told that it begins.
     begun: AtomicU64,
+    /// The lane is ready, and left to a thread that waits and spins near it.
+    is_for_spinner: AtomicBool,
+    /// The lane is ready and begins with a function, which is left to a thread near it that may call.
+    is_for_caller: AtomicBool,
 }
 
 #[derive(Default)]
@@ -77,14 +88,34 @@ struct LaneState {
     /// nothing.
     spare: VecDeque<Task>,
     phase: Phase,
-    /// A worker looks at this lane again and again: it need not be told of work.
-    watched: bool,
+    /// Threads with no other work that look at this lane again and again: they need not be told of work.
+    near: usize,
+    /// Those of them that may call functions of the user's.
+    callers: usize,
+    /// Threads that wait for this lane and spin: each takes it when it becomes ready, unless it begins with a
+    /// function, and lets workers know of it if it leaves without.
+    spinners: usize,
+    /// What the first op waits for, while the lane is blocked.
+    blocker: Option<Arc<dyn Fence>>,
+    /// What the descriptor copies in this lane have in common, as long as there are any. It refers to the
+    /// memory, which refers to the streams.
+    late: Option<Indirect>,
     waiting: Waiters,
 }
 
 impl LaneState {
     fn take_work(&mut self) -> VecDeque<Task> {
         mem::replace(&mut self.work, mem::take(&mut self.spare))
+    }
+
+    /// Whether the next task is a function of the user's, with nothing to wait for.
+    fn is_at_call(&self) -> bool {
+        matches!(self.work.front(), Some(Task::Call(_)))
+    }
+
+    /// Whether somebody takes the lane, if it is ready, who need not be told.
+    fn is_looked_at(&self) -> bool {
+        self.near > 0 || self.spinners > 0 && !self.is_at_call()
     }
 
     /// Puts work back in front of what has come since. The shorter of the two lists is moved: a move is then
@@ -116,8 +147,9 @@ enum Phase {
 
 /// Until when an owner keeps a lane.
 enum Quantum {
-    /// A worker: until its share is used up while others wait.
-    Worker { moved: usize },
+    /// A worker: until its share is used up while others wait. On a thread of the pool it also `calls` users'
+    /// functions.
+    Worker { moved: usize, calls: bool },
     /// A waiting thread: until its fence is done or its time is over.
     Helper { ticket: Ticket, deadline: Option<Instant> },
 }
@@ -137,6 +169,8 @@ impl Lane {
                 wanted: AtomicU64::new(NONE),
                 aborted: AtomicU64::new(0),
                 begun: AtomicU64::new(0),
+                is_for_spinner: AtomicBool::new(false),
+                is_for_caller: AtomicBool::new(false),
             }),
             wake: Condvar::new(),
             aborted: Mutex::default(),
@@ -155,9 +189,15 @@ impl Lane {
 
     /// Adds a task and tells the engine if the lane has no owner.
     fn push(self: &Arc<Self>, make: impl FnOnce(Ticket) -> Task) -> Ticket {
+        self.push_shared(|ticket, _| make(ticket))
+    }
+
+    /// As [`push`](Self::push), with what the tasks of the lane share.
+    fn push_shared(self: &Arc<Self>, make: impl FnOnce(Ticket, &mut Option<Indirect>) -> Task) -> Ticket {
         let mut state = lock(&self.state);
         let ticket = self.submitted.load(Ordering::Relaxed) + 1;
-        state.work.push_back(make(ticket));
+        let task = make(ticket, &mut state.late);
+        state.work.push_back(task);
         self.submitted.store(ticket, Ordering::Release);
         if self.pace.is_some() {
             self.push_paced(state, ticket);
@@ -169,7 +209,7 @@ impl Lane {
 
     /// Runs the lane as a waiting thread. Returns whether it could be taken.
     fn help(self: &Arc<Self>, ticket: Ticket, deadline: Option<Instant>) -> bool {
-        let hand = if self.takes_helpers() { self.claim() } else { None };
+        let hand = if self.takes_helpers() { self.claim(false) } else { None };
         let taken = hand.is_some();
         if let Some(hand) = hand {
             self.run(hand, Quantum::Helper { ticket, deadline });
@@ -189,13 +229,77 @@ impl Lane {
         self.engine.has_team(Some(self.number()))
     }
 
-    fn claim(&self) -> Option<VecDeque<Task>> {
-        let mut state = lock(&self.state);
-        if state.phase != Phase::Ready || !self.is_due() {
-            return None;
+    /// Helps with what the lane is blocked on, if that is work of another lane. Returns whether there was
+    /// something to help with.
+    fn help_blocker(self: &Arc<Self>, deadline: Option<Instant>) -> bool {
+        let mut blocker = self.blocker();
+        for _ in 0..MAX_HOPS {
+            let Some(fence) = blocker else { return false };
+            let Some(LaneFence { lane, ticket, .. }) = fence.native().downcast_ref() else { return false };
+            if lane.help(*ticket, deadline) {
+                return true;
+            }
+            blocker = lane.blocker();
         }
-        state.phase = Phase::Running;
-        Some(state.take_work())
+        false
+    }
+
+    /// What the first op waits for, if it waits. A schedule lets threads help with nothing else.
+    fn blocker(&self) -> Option<Arc<dyn Fence>> {
+        let state = lock(&self.state);
+        state.blocker.clone().filter(|_| state.phase == Phase::Blocked && self.pace.is_none())
+    }
+
+    /// Takes the lane if it is ready. A function is left to a thread near the lane that `calls`, if there is
+    /// one.
+    fn claim(&self, calls: bool) -> Option<VecDeque<Task>> {
+        let mut state = lock(&self.state);
+        let is_ours = calls || state.callers == 0 || !state.is_at_call();
+        (state.phase == Phase::Ready && is_ours && self.is_due()).then(|| self.take(&mut state))
+    }
+
+    /// Takes the lane, which is ready or the caller's anyway.
+    fn take(&self, state: &mut LaneState) -> VecDeque<Task> {
+        (state.phase, state.blocker) = (Phase::Running, None);
+        self.signs.is_for_spinner.store(false, Ordering::Relaxed);
+        self.signs.is_for_caller.store(false, Ordering::Relaxed);
+        state.take_work()
+    }
+
+    /// Spins as a thread that waits until `ticket` has passed, for as long as that is thought to pay.
+    /// Returns false if it should sleep.
+    fn spin_near(self: &Arc<Self>, ticket: Ticket, deadline: Option<Instant>) -> bool {
+        let takes = self.pace.is_none();
+        if takes {
+            lock(&self.state).spinners += 1;
+        }
+        let distance = || {
+            let left = ticket.saturating_sub(self.status.passed()) as usize;
+            let is_for_us = takes && self.signs.is_for_spinner.load(Ordering::Relaxed);
+            (left > 0 && !is_for_us && !self.wants_help()).then_some(left)
+        };
+        let is_done = self.engine.spin(distance);
+        if takes {
+            self.stop_spinning(ticket, deadline);
+        }
+        is_done
+    }
+
+    /// A thread that waits spins no more near this lane. If the lane was left to it, it runs it, or tells the
+    /// workers.
+    fn stop_spinning(self: &Arc<Self>, ticket: Ticket, deadline: Option<Instant>) {
+        let mut state = lock(&self.state);
+        state.spinners -= 1;
+        if state.phase != Phase::Ready || state.is_looked_at() {
+            return;
+        }
+        let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if self.status.passed() >= ticket || is_late() {
+            return self.make_ready(state);
+        }
+        let hand = self.take(&mut state);
+        drop(state);
+        self.run(hand, Quantum::Helper { ticket, deadline });
     }
 
     /// Runs the lane until it is empty, blocked, or the turn is over; gives the lane up at the end, whatever
@@ -209,12 +313,51 @@ impl Lane {
     /// Works through `hand` and what comes after it.
     fn work_through(self: &Arc<Self>, mut hand: VecDeque<Task>, mut turn: Quantum) {
         let (mut has_begun, mut has_passed) = (false, false);
+        // Ops that have passed since waiters were looked for, behind a fence.
+        let mut unannounced = 0;
+        // Ops that were found not to be gathered.
+        let mut singly = 0;
+        let mut late = LateBinding::default();
         loop {
             if self.drop_unwanted(&mut hand) {
                 continue;
             }
+            if unannounced > 0 && !hand.front().is_some_and(Task::is_quick) {
+                unannounced = 0;
+                self.announce();
+            }
+            if hand.front().is_some_and(Task::is_late_bound) {
+                late.load(|| lock(&self.state).late.clone());
+            }
+            if singly == 0 && !has_begun && !hand.is_empty() {
+                let gathered = self.gather(&hand, &turn, &mut late);
+                if !matches!(gathered, Gathering::Singly(_)) && mem::take(&mut unannounced) > 0 {
+                    self.announce();
+                }
+                let (ops, is_done) = match gathered {
+                    Gathering::Singly(ops) => (ops, false),
+                    Gathering::Alone(segments) => (segments.len(), self.finish_alone(&segments, &mut turn)),
+                    Gathering::Team(team, ops) => (ops, self.finish_team(team, &mut turn)),
+                };
+                if is_done {
+                    has_passed = false;
+                    self.pass_all(hand.drain(..ops));
+                    turn.count(ops * OP_COST);
+                    if turn.is_over(self) {
+                        return self.put_back(hand);
+                    }
+                    continue;
+                }
+                singly = ops;
+                if turn.is_late() {
+                    return self.put_back(hand);
+                }
+                // An abort may have come meanwhile.
+                continue;
+            }
             let Some(item) = hand.front_mut() else {
                 has_passed = false;
+                late.clear();
                 match self.next_hand(&turn, hand) {
                     Some(more) => hand = more,
                     None => return,
@@ -230,33 +373,46 @@ impl Lane {
             if !has_begun {
                 self.tell_begun(follows_at_once);
             }
-            let step = item.step(&self.status, &self.engine, self.number());
+            let step = item.step(&self.status, &self.engine, self.number(), &mut late);
             has_begun = matches!(step, StepOutcome::More);
             has_passed = matches!(step, StepOutcome::Done);
             if !matches!(step, StepOutcome::Done) {
                 self.status.tell_next(|observer, op| observer.suspended(op));
             }
             if let Some(later) = hand.get(PREFETCH_DISTANCE) {
-                later.prefetch();
+                later.prefetch(&mut late);
             }
+            if let Some(later) = hand.get(2 * PREFETCH_DISTANCE) {
+                later.prefetch_cells();
+            }
+            singly -= usize::from(singly > 0 && !has_begun);
             match step {
                 StepOutcome::More => turn.count(SLICE),
                 StepOutcome::Done => {
                     // Dropping the item may run a user's destructor; the work is passed first.
                     let done = hand.pop_front();
-                    self.pass();
+                    if done.as_ref().is_some_and(Task::is_quick) && unannounced < MAX_UNANNOUNCED {
+                        unannounced += 1;
+                        self.pass_quickly();
+                    } else {
+                        unannounced = 0;
+                        self.pass();
+                    }
                     drop(done);
                     turn.count(OP_COST);
                 }
                 StepOutcome::Call(function) => {
                     hand.pop_front();
-                    match self.start_call(hand, function) {
+                    match self.start_call(hand, function, turn.calls()) {
                         Some(unwanted) => hand = unwanted,
                         None => return,
                     }
                 }
             }
             if turn.is_over(self) {
+                if unannounced > 0 {
+                    self.announce();
+                }
                 return self.put_back(hand);
             }
         }
@@ -284,7 +440,7 @@ impl Lane {
         lost.iter_mut().for_each(Task::stop);
         state.phase = Phase::Idle;
         self.status.pass(self.submitted.load(Ordering::Relaxed));
-        drop(state);
+        drop(self.forget_late(state));
         self.dispose(lost);
         self.announce();
     }
@@ -296,29 +452,69 @@ impl Lane {
         let mut state = lock(&self.state);
         state.spare = if empty.capacity() <= MAX_SPARE_CAPACITY { empty } else { VecDeque::new() };
         state.phase = if state.work.is_empty() { Phase::Idle } else { Phase::Ready };
-        if matches!(turn, Quantum::Worker { .. }) && self.pace.is_none() {
-            state.watched = true;
+        if state.phase == Phase::Idle {
+            state = self.forget_late(state);
+        }
+        self.stay_near(turn, state)
+    }
+
+    /// Stays near the lane for a while, as a worker whose lane it was, and takes it if it is ready then.
+    fn stay_near<'a>(
+        self: &'a Arc<Self>,
+        turn: &Quantum,
+        mut state: MutexGuard<'a, LaneState>,
+    ) -> Option<VecDeque<Task>> {
+        let calls = usize::from(turn.calls());
+        // One that may call is enough, and the others would take the CPUs from it.
+        let may_linger = self.pace.is_none() && (calls > 0 || state.callers == 0);
+        if matches!(turn, Quantum::Worker { .. }) && may_linger && self.engine.may_linger(calls) {
+            (state.near, state.callers) = (state.near + 1, state.callers + calls);
             drop(state);
-            self.engine.linger(|| self.submitted.load(Ordering::Relaxed) > self.status.passed());
+            let has_more = || self.submitted.load(Ordering::Relaxed) > self.status.passed();
+            let is_called = || calls > 0 && self.signs.is_for_caller.load(Ordering::Relaxed);
+            self.engine.linger(calls, has_more, is_called);
+            self.engine.has_lingered(calls);
             state = lock(&self.state);
-            state.watched = false;
+            (state.near, state.callers) = (state.near - 1, state.callers - calls);
             if state.phase == Phase::Ready && self.engine.has_ready() {
                 // Others have waited longer.
                 self.make_ready(state);
                 return None;
             }
         }
-        if state.phase != Phase::Ready || !self.is_due() {
-            return None;
-        }
-        state.phase = Phase::Running;
-        Some(state.take_work())
+        let is_ours = calls > 0 || state.callers == 0 || !state.is_at_call();
+        (state.phase == Phase::Ready && is_ours && self.is_due()).then(|| self.take(&mut state))
+    }
+
+    /// The lane has no work. What refers to the memory goes without the lock: it may be the last that does.
+    fn forget_late<'a>(&'a self, mut state: MutexGuard<'a, LaneState>) -> MutexGuard<'a, LaneState> {
+        let Some(late) = state.late.take() else { return state };
+        drop(state);
+        drop(late);
+        lock(&self.state)
     }
 
     /// One more op is complete. Only the owner calls this.
     fn pass(&self) {
         self.status.pass(self.status.passed() + 1);
         self.announce();
+    }
+
+    /// Ops that were done together are complete. Only the owner calls this.
+    fn pass_all(&self, done: impl ExactSizeIterator<Item = Task>) {
+        self.status.pass(self.status.passed() + done.len() as Ticket);
+        self.announce();
+    }
+
+    /// As [`pass`](Self::pass), but one who begins to wait at the same moment may not be seen. The owner
+    /// calls [`announce`](Self::announce) some ops later, before it does anything that takes long or lets go
+    /// of the lane. A fence after every op would have it wait until what a copy has stored is in the cache.
+    fn pass_quickly(&self) {
+        let passed = self.status.passed() + 1;
+        self.status.pass(passed);
+        if self.signs.wanted.load(Ordering::Relaxed) <= passed {
+            self.announce();
+        }
     }
 
     /// Tells those who wait how far the work has come.
@@ -344,6 +540,7 @@ impl Lane {
         let mut state = self.restore(hand);
         if state.work.is_empty() {
             state.phase = Phase::Idle;
+            drop(self.forget_late(state));
         } else {
             self.make_ready(state);
         }
@@ -363,6 +560,7 @@ impl Lane {
             return Some(state.take_work());
         }
         state.phase = Phase::Blocked;
+        state.blocker = Some(fence.clone());
         drop(state);
         let (lane, is_over) = (self.clone(), self.pace_block(&fence));
         fence.when_done(Box::new(move || {
@@ -383,11 +581,17 @@ impl Lane {
 
     /// There is work and no owner: tells the workers, or, where only waiting threads work, those.
     fn make_ready(self: &Arc<Self>, mut state: MutexGuard<'_, LaneState>) {
-        state.phase = Phase::Ready;
+        (state.phase, state.blocker) = (Phase::Ready, None);
         if self.waited && state.waiting.has_sleepers() {
             self.wake.notify_all();
         }
-        let told = self.waited || state.watched || !self.is_due();
+        let is_looked_at = state.is_looked_at();
+        if state.callers > 0 && state.is_at_call() {
+            self.signs.is_for_caller.store(true, Ordering::Relaxed);
+        } else if state.spinners > 0 {
+            self.signs.is_for_spinner.store(true, Ordering::Relaxed);
+        }
+        let told = self.waited || is_looked_at || !self.is_due();
         drop(state);
         if !told {
             self.pace.iter().for_each(|pace| pace.pacer.tell());
@@ -410,8 +614,8 @@ impl Lane {
 impl RunQueue for Lane {
     fn run_as_worker(self: Arc<Self>) {
         let run = || {
-            if let Some(hand) = self.claim() {
-                self.run(hand, Quantum::Worker { moved: 0 });
+            if let Some(hand) = self.claim(false) {
+                self.run(hand, Quantum::Worker { moved: 0, calls: false });
             }
         };
         match &self.pace {
@@ -422,17 +626,27 @@ impl RunQueue for Lane {
 }
 
 impl Quantum {
+    /// Whether users' functions may be called on this thread.
+    fn calls(&self) -> bool {
+        matches!(self, Quantum::Worker { calls: true, .. })
+    }
+
     fn count(&mut self, bytes: usize) {
-        if let Quantum::Worker { moved } = self {
+        if let Quantum::Worker { moved, .. } = self {
             *moved += bytes;
         }
+    }
+
+    /// Whether the time of a thread that waits is over.
+    fn is_late(&self) -> bool {
+        matches!(self, Quantum::Helper { deadline: Some(deadline), .. } if Instant::now() >= *deadline)
     }
 
     fn is_over(&mut self, lane: &Lane) -> bool {
         match self {
             Quantum::Worker { .. } if lane.has_paused() => true,
-            Quantum::Worker { moved } if *moved < WORKER_QUANTUM => false,
-            Quantum::Worker { moved } => {
+            Quantum::Worker { moved, .. } if *moved < WORKER_QUANTUM => false,
+            Quantum::Worker { moved, .. } => {
                 *moved = 0;
                 lane.engine.has_ready()
             }

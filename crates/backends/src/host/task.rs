@@ -3,7 +3,7 @@
 
 use super::{
     engine::{Engine, OwnedTeam},
-    team::{Team, TeamCopy},
+    team::{Team, TeamWork},
 };
 use crate::bytes::{
     copy::{self, Cursor},
@@ -11,12 +11,16 @@ use crate::bytes::{
 };
 use crate::pool::Job;
 use ferry_core::{
-    Fence, Fill, Indirect, Op, Pieces, Plan, Reduction, Result, Rows, Segment, Status, sync::Arc,
+    Fence, Fill, Indirect, Op, Pieces, Plan, Reduction, Result, Rows, Segment, Status,
+    indirect::{DESCRIPTOR_LEN, DESCRIPTOR_WORDS, Through},
+    sync::Arc,
 };
-use std::{cell::Cell, mem, slice};
+use std::{cell::Cell, mem, ops::Range, slice};
 
 /// What is moved before the thread that moves it looks up: a timeout or an abort waits no longer than this.
 pub const SLICE: usize = 1 << 20;
+/// Copies and fills of no more than this are done in microseconds.
+pub const QUICK_BYTES: usize = 64 << 10;
 
 /// An op of a queue, or a mark, and how far it has come.
 pub enum Task {
@@ -24,10 +28,13 @@ pub enum Task {
     Linear { dst: usize, src: usize, len: usize, done: usize },
     /// Rows, or the pieces of a batch.
     Rows(Box<(Plan, Cursor)>),
-    /// A large copy that others help with.
+    /// A large copy or fill that others help with.
     Team(OwnedTeam),
     /// A copy whose addresses are read when its turn comes.
     Through(Box<Indirect>),
+    /// The same through a descriptor, at the engine's and the user's address. What such copies of a lane have
+    /// in common is with the lane: [`LateBinding`].
+    Descriptor { at: usize, user: usize },
     /// A pattern.
     Fill { dst: usize, len: usize, done: usize, pattern: [u8; 4] },
     /// Memory combined with other memory.
@@ -58,6 +65,32 @@ pub enum StepOutcome {
     More,
     /// It is a function to be called where it may block.
     Call(Job),
+}
+
+/// What the descriptor copies of a lane have in common. Its owner takes a copy along: each op would count a
+/// reference otherwise, and give memory back that another CPU has allocated.
+#[derive(Default)]
+pub struct LateBinding(Option<Indirect>);
+
+impl LateBinding {
+    /// A copy of what the lane has.
+    pub fn load(&mut self, common: impl FnOnce() -> Option<Indirect>) {
+        if self.0.is_none() {
+            self.0 = common();
+        }
+    }
+
+    /// The lane has no more such copies for now.
+    pub fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    /// The copy through this descriptor; `None` before it was loaded.
+    fn of(&mut self, at: usize, user: usize) -> Option<&Indirect> {
+        let late = self.0.as_mut()?;
+        late.through = Through::Descriptor { at, user };
+        Some(late)
+    }
 }
 
 impl From<Op> for Task {
@@ -94,12 +127,22 @@ impl From<Plan> for Task {
 
 impl Task {
     /// Does about a slice of the work, whose fences are done, unless it is to be called elsewhere.
-    pub fn step(&mut self, status: &Status, engine: &Arc<Engine>, lane: usize) -> StepOutcome {
+    pub fn step(
+        &mut self,
+        status: &Status,
+        engine: &Arc<Engine>,
+        lane: usize,
+        late: &mut LateBinding,
+    ) -> StepOutcome {
         if let Task::Call(_) = self {
             let Task::Call(function) = mem::replace(self, Task::Nothing) else { unreachable!("just seen") };
             return StepOutcome::Call(function);
         }
-        let moved = self.bind(status).and_then(|()| {
+        let is_late_bound = self.is_late_bound();
+        let moved = self.bind(status, late).and_then(|()| {
+            if is_late_bound && !self.is_quick() {
+                return Ok(false); // only now is it known how long it takes
+            }
             self.form_team(engine, lane);
             self.advance(status)
         });
@@ -111,6 +154,57 @@ impl Task {
                 StepOutcome::Done
             }
         }
+    }
+
+    /// Whether a step of it takes no longer than some microseconds, and does all of it or says that there is
+    /// more.
+    #[inline]
+    pub fn is_quick(&self) -> bool {
+        match self {
+            Task::Linear { len, .. } | Task::Fill { len, .. } => *len <= QUICK_BYTES,
+            _ => self.is_late_bound(),
+        }
+    }
+
+    /// Whether its addresses are read when its turn comes.
+    #[inline]
+    pub fn is_late_bound(&self) -> bool {
+        matches!(self, Task::Through(_) | Task::Descriptor { .. })
+    }
+
+    /// Whether it is a small copy that has not begun, or one whose addresses are not known yet.
+    #[inline]
+    pub fn is_small_copy(&self) -> bool {
+        match self {
+            Task::Linear { len, done: 0, .. } => *len <= QUICK_BYTES,
+            _ => self.is_late_bound(),
+        }
+    }
+
+    /// What a small copy moves, as its cells say now; `None` if it is none, or would fail.
+    pub fn segment(&self, late: &mut LateBinding) -> Option<Segment> {
+        let segment = match self {
+            Task::Linear { dst, src, len, done: 0 } => Segment { dst: *dst, src: *src, len: *len },
+            Task::Through(through) => resolve(through).ok()?.pieces().one_row()?,
+            Task::Descriptor { at, user } => resolve(late.of(*at, *user)?).ok()?.pieces().one_row()?,
+            _ => return None,
+        };
+        Some(segment).filter(|segment| segment.len <= QUICK_BYTES)
+    }
+
+    /// Where the addresses of a copy are read, if they are read when it runs.
+    pub fn cells(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let cells = match self {
+            Task::Through(through) => match through.through {
+                Through::Descriptor { at, .. } => [at..at + DESCRIPTOR_LEN, 0..0],
+                Through::Cells { dst, src, .. } => {
+                    [dst.at..dst.at + size_of::<u64>(), src.at..src.at + size_of::<u64>()]
+                }
+            },
+            Task::Descriptor { at, .. } => [*at..*at + DESCRIPTOR_LEN, 0..0],
+            _ => [0..0, 0..0],
+        };
+        cells.into_iter()
     }
 
     /// Whether it may have to wait for fences.
@@ -141,14 +235,18 @@ impl Task {
 
     /// A copy whose addresses are read when its turn comes becomes one of known addresses.
     #[inline]
-    fn bind(&mut self, status: &Status) -> Result<()> {
-        if let Task::Through(through) = self {
-            let plan = resolve(through)?;
-            if status.is_observed() {
-                status.tell_resolved(status.passed() + 1, &plan);
+    fn bind(&mut self, status: &Status, late: &mut LateBinding) -> Result<()> {
+        let plan = match self {
+            Task::Through(through) => resolve(through)?,
+            Task::Descriptor { at, user } => {
+                resolve(late.of(*at, *user).expect("loaded, as long as a lane has such copies"))?
             }
-            *self = Task::from(plan);
+            _ => return Ok(()),
+        };
+        if status.is_observed() {
+            status.tell_resolved(status.passed() + 1, &plan);
         }
+        *self = Task::from(plan);
         Ok(())
     }
 
@@ -190,35 +288,55 @@ impl Task {
                 Ok(true)
             }
             Task::Wait(_) | Task::Nothing => Ok(true),
-            Task::Through(_) | Task::After(_) | Task::Call(_) => unreachable!("handled before"),
+            Task::Through(_) | Task::Descriptor { .. } | Task::After(_) | Task::Call(_) => {
+                unreachable!("handled before")
+            }
         }
     }
 
     /// Prefetches the memory of work whose turn comes soon.
     #[inline]
-    pub fn prefetch(&self) {
-        if let Task::Linear { dst, src, .. } = self {
-            copy::prefetch(*dst, *src);
+    pub fn prefetch(&self, late: &mut LateBinding) {
+        match self {
+            Task::Linear { dst, src, .. } => copy::prefetch(*dst, *src),
+            Task::Descriptor { at, user } => {
+                if let Some((dst, src)) = late.of(*at, *user).and_then(peek) {
+                    copy::prefetch(dst, src);
+                }
+            }
+            _ => {}
         }
     }
 
-    /// Asks others to help with a large copy that has not begun.
+    /// Prefetches what says where the memory of later work is.
+    #[inline]
+    pub fn prefetch_cells(&self) {
+        if let Task::Descriptor { at, .. } = self {
+            copy::prefetch(*at, at + DESCRIPTOR_LEN - 1);
+        }
+    }
+
+    /// Asks others to help with a large copy or fill that has not begun.
     fn form_team(&mut self, engine: &Arc<Engine>, lane: usize) {
         let cpus = engine.cpus();
-        let (pieces, portions) = match self {
+        let (whole, portions) = match self {
             Task::Linear { dst, src, len, done: 0 } if *len >= engine.min_team => {
                 let rows = Rows::linear(*dst, *src, *len);
                 let Some(portions) = engine.cut(Pieces::Rows(slice::from_ref(&rows))) else { return };
-                (TeamCopy::One(rows), portions)
+                (TeamWork::One(rows), portions)
             }
             Task::Rows(rows) if rows.1 == Cursor::default() && !rows.0.is_ordered() => {
                 let Some(portions) = engine.cut(rows.0.pieces()) else { return };
                 let Task::Rows(rows) = mem::replace(self, Task::Nothing) else { unreachable!("just seen") };
-                (TeamCopy::Plan(rows.0), portions)
+                (TeamWork::Plan(rows.0), portions)
+            }
+            Task::Fill { dst, len, done: 0, pattern } if *len >= engine.min_team => {
+                let Some(portions) = engine.cut_fill(*len) else { return };
+                (TeamWork::Fill(Fill { dst: *dst, len: *len, pattern: *pattern, device: None }), portions)
             }
             _ => return,
         };
-        *self = Task::Team(engine.open_team(Team::new(pieces, portions, lane, cpus)));
+        *self = Task::Team(engine.open_team(Team::new(whole, portions, lane, cpus)));
     }
 
     /// Whether it runs a function of the user's, at once or when fences are done.
@@ -243,17 +361,37 @@ impl Task {
     }
 }
 
+/// Where the copy begins at both ends, in the engine's addresses, as its descriptor says now: it may say
+/// something else when its turn comes.
+fn peek(through: &Indirect) -> Option<(usize, usize)> {
+    let Through::Descriptor { at, .. } = through.through else { return None };
+    // SAFETY: the descriptor lies in known memory, which stays until the op has passed.
+    let [_, src, dst] = unsafe { copy::words::<3>(at) }.ok()?;
+    let at = |addr: u64| through.resolver.engine_address(addr as usize);
+    Some((at(dst)?, at(src)?))
+}
+
 /// Reads the addresses of a copy and plans it.
 fn resolve(through: &Indirect) -> Result<Plan> {
     let met = Cell::new(None);
-    let word = |addr| {
-        // SAFETY: the cells lie in known memory, which stays until the op has passed.
-        unsafe { copy::word(addr) }.unwrap_or_else(|fault| {
-            met.set(Some(fault));
-            0
-        })
+    let failed = |fault| {
+        met.set(Some(fault));
+        0
     };
-    let plan = through.resolve(word);
+    let plan = match through.through {
+        Through::Descriptor { at, .. } => {
+            // SAFETY: the descriptor lies in known memory, which stays until the op has passed.
+            let words = unsafe { copy::words::<DESCRIPTOR_WORDS>(at) };
+            through.resolve(|addr| match &words {
+                Ok(words) => words[(addr - at) / size_of::<u64>()],
+                Err(fault) => failed(*fault),
+            })
+        }
+        Through::Cells { .. } => through.resolve(|addr| {
+            // SAFETY: as above, of a cell.
+            unsafe { copy::words::<1>(addr) }.map_or_else(failed, |[word]| word)
+        }),
+    };
     match met.take() {
         None => plan,
         Some(fault) => {

@@ -1,4 +1,4 @@
-//! A large copy that several threads do together (a work-sharing team): its owner, workers that have
+//! A large copy or fill that several threads do together (a work-sharing team): its owner, workers that have
 //! nothing else to do, and threads that wait for it.
 //!
 //! The copy is cut into portions beforehand, and each member takes the next one until none is left: one
@@ -10,9 +10,9 @@ use crate::bytes::{
     overlap::spans_intersect,
     portions,
 };
-use crate::os::page::SMALLEST_PAGE;
+use crate::os::{fault::Fault, page::SMALLEST_PAGE};
 use ferry_core::{
-    Error, Pieces, Plan, Rows,
+    Error, Fill, Pieces, Plan, Rows, Segment,
     sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, lock, spin_loop},
 };
 use std::{ops::Range, slice, thread};
@@ -30,7 +30,7 @@ const SPINS_BEFORE_YIELD: usize = 256;
 
 /// A copy that is being done together.
 pub struct Team {
-    whole: TeamCopy,
+    whole: TeamWork,
     bytes: usize,
     portions: Vec<Portion>,
     /// Which lane's copy this is.
@@ -46,19 +46,42 @@ pub struct Team {
     is_over: AtomicBool,
 }
 
-/// What is copied.
-pub enum TeamCopy {
+/// What is copied or filled.
+pub enum TeamWork {
     /// One run of bytes.
     One(Rows),
     /// A plan.
     Plan(Plan),
+    /// Pieces that are apart.
+    Many(Vec<Segment>),
+    /// A pattern.
+    Fill(Fill),
 }
 
-impl TeamCopy {
+impl TeamWork {
+    fn bytes(&self) -> usize {
+        match self {
+            TeamWork::Fill(fill) => fill.len,
+            _ => self.pieces().bytes(),
+        }
+    }
+
+    /// What is copied; a fill has no pieces.
     fn pieces(&self) -> Pieces<'_> {
         match self {
-            TeamCopy::One(rows) => Pieces::Rows(slice::from_ref(rows)),
-            TeamCopy::Plan(plan) => plan.pieces(),
+            TeamWork::One(rows) => Pieces::Rows(slice::from_ref(rows)),
+            TeamWork::Plan(plan) => plan.pieces(),
+            TeamWork::Many(segments) => Pieces::Segments(segments),
+            TeamWork::Fill(_) => Pieces::Rows(&[]),
+        }
+    }
+
+    /// The failure that the fault makes of it.
+    #[cold]
+    fn failed_by(&self, fault: Fault) -> Error {
+        match self {
+            TeamWork::Fill(fill) => fault.of_fill(fill),
+            _ => fault.of_copy(self.pieces()),
         }
     }
 }
@@ -70,6 +93,8 @@ enum Portion {
     Pieces(Range<usize>),
     /// A part of a piece.
     Part(Rows),
+    /// These bytes of a fill; they begin with the pattern.
+    Bytes(Range<usize>),
 }
 
 impl Team {
@@ -79,10 +104,17 @@ impl Team {
         if cpus < 2 || total < MIN_TEAM_BYTES {
             return None;
         }
-        // Portions start at whole pages of the destination where they can.
-        let size =
-            (total / (cpus * PORTIONS_PER_THREAD)).clamp(MIN_PORTION, MAX_PORTION) & !(SMALLEST_PAGE - 1);
-        Some(cut(pieces, size)).filter(|portions| portions.len() > 1).map(TeamPortions)
+        let portions = cut(pieces, portion_size(total, cpus));
+        Some(portions).filter(|portions| portions.len() > 1).map(TeamPortions)
+    }
+
+    /// How a fill of so many bytes is cut for this many threads; `None` if it is not worth it.
+    pub fn fill_portions(len: usize, cpus: usize) -> Option<TeamPortions> {
+        if cpus < 2 || len < MIN_TEAM_BYTES {
+            return None;
+        }
+        let steps = portions::steps(len, portion_size(len, cpus), false);
+        Some(TeamPortions(steps.map(|(start, len)| Portion::Bytes(start..start + len)).collect()))
     }
 
     /// All pieces of a copy, and parts of large ones, in an order that is drawn; `None` if there is only one.
@@ -107,9 +139,9 @@ impl Team {
     }
 
     /// A team with its first member.
-    pub fn new(whole: TeamCopy, portions: TeamPortions, lane: usize, cpus: usize) -> Team {
+    pub fn new(whole: TeamWork, portions: TeamPortions, lane: usize, cpus: usize) -> Team {
         let (members, next, finished) = (AtomicUsize::new(1), AtomicUsize::new(0), AtomicUsize::new(0));
-        let (bytes, portions) = (whole.pieces().bytes(), portions.0);
+        let (bytes, portions) = (whole.bytes(), portions.0);
         let (failed, is_over) = (Mutex::new(None), AtomicBool::new(false));
         Team { whole, bytes, portions, lane, most: cpus, members, next, finished, failed, is_over }
     }
@@ -147,20 +179,24 @@ impl Team {
         // SAFETY: the submitter keeps the memory valid until the copy has passed, which its owner reports
         // only after every portion that was taken is finished.
         let moved = unsafe {
-            match portion {
-                Portion::Pieces(range) => {
+            match (portion, &self.whole) {
+                (Portion::Bytes(range), TeamWork::Fill(fill)) => {
+                    copy::fill(fill, &mut Cursor::after(range.start), range.len())
+                }
+                (Portion::Bytes(_), _) => unreachable!("portions of bytes are made for fills"),
+                (Portion::Pieces(range), _) => {
                     let (pieces, mut cursor) =
                         (self.whole.pieces().before(range.end), Cursor::at(range.start));
                     copy::advance_part(pieces, &mut cursor, usize::MAX, self.bytes)
                 }
-                Portion::Part(rows) => {
+                (Portion::Part(rows), _) => {
                     let (pieces, mut cursor) = (Pieces::Rows(slice::from_ref(rows)), Cursor::default());
                     copy::advance_part(pieces, &mut cursor, usize::MAX, self.bytes)
                 }
             }
         };
         if let Err(fault) = moved {
-            self.fail(fault.of_copy(self.whole.pieces()));
+            self.fail(self.whole.failed_by(fault));
         }
         true
     }
@@ -249,6 +285,11 @@ impl OpenTeams {
     }
 }
 
+/// Bytes of a portion: whole pages, so that portions start at pages of the destination where they can.
+fn portion_size(total: usize, cpus: usize) -> usize {
+    (total / (cpus * PORTIONS_PER_THREAD)).clamp(MIN_PORTION, MAX_PORTION) & !(SMALLEST_PAGE - 1)
+}
+
 /// What a piece costs, in bytes.
 fn cost(rows: &Rows) -> usize {
     rows.height.saturating_mul(rows.width.max(ROW_COST))
@@ -307,6 +348,7 @@ mod tests {
         let flat = portions.iter().flat_map(|portion| match portion {
             Portion::Pieces(range) => pieces[range.clone()].to_vec(),
             Portion::Part(rows) => vec![*rows],
+            Portion::Bytes(_) => unreachable!("no fill"),
         });
         bytes(&flat.collect::<Vec<_>>())
     }
@@ -361,6 +403,22 @@ mod tests {
         });
         assert_ne!(orders[0], orders[1]);
         assert!(Team::shuffled(Pieces::Rows(&[Rows::linear(3, 9, 3)]), |_| 0).is_none());
+    }
+
+    #[test]
+    fn portions_of_a_fill_are_its_bytes_and_begin_with_the_pattern() {
+        for (len, cpus) in [(MIN_TEAM_BYTES, 2), (MIN_TEAM_BYTES + 3, 3), ((100 << 20) + 1, 16)] {
+            let portions = Team::fill_portions(len, cpus).expect("large enough").0;
+            let mut next = 0;
+            for portion in &portions {
+                let Portion::Bytes(range) = portion else { panic!("{portion:?}") };
+                assert!(range.start == next && range.start % 4 == 0 && !range.is_empty(), "{range:?}");
+                next = range.end;
+            }
+            assert!(next == len && portions.len() > 1, "{portions:?}");
+        }
+        assert!(Team::fill_portions(MIN_TEAM_BYTES - 1, 2).is_none(), "done before help would come");
+        assert!(Team::fill_portions(MIN_TEAM_BYTES, 1).is_none(), "nobody could help");
     }
 
     #[test]

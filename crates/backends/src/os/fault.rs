@@ -14,7 +14,7 @@ mod slots;
 
 use super::page::SMALLEST_PAGE;
 use ferry_core::{Error, Fill, Kind, Pieces, Reduction, Rows};
-pub use handler::{explain, install, tell_pointers_to};
+pub use handler::{explain, install, is_ours_to_meet, tell_pointers_to};
 use slots::ThreadSlot;
 use std::{
     ffi::c_void,

@@ -13,9 +13,15 @@
 
 mod mappings;
 mod stack;
+pub mod survey;
 
 pub use super::page::page_size;
-use super::{fault::guarded, files, threads::together};
+use super::{
+    fault::{self, guarded},
+    files,
+    page::SMALLEST_PAGE,
+    threads::together,
+};
 use ferry_core::{Access, Kind, Result};
 use mappings::Mappings;
 pub use stack::is_on_stack;

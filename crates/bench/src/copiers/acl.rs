@@ -1,5 +1,6 @@
 //! The copies of a case through the C ABI of libascendcl.so, as a program would call it.
 
+use std::cell::OnceCell;
 use std::ffi::c_void;
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use ferry_abi::batch::{HOST, device};
 use ferry_abi::memory::{Block, Home};
 use ferry_abi::session::Session;
 use ferry_abi::stream::{Event, Stream};
-use ferry_abi::{BatchAttribute, Library, Result, call, kind};
+use ferry_abi::{BatchAttribute, Handle, Library, Result, call, kind};
 
 use crate::bytes::Bytes;
 use crate::copier::{Copier, Submission};
@@ -20,6 +21,8 @@ use crate::sides::Sides;
 pub struct AclCopier {
     library: &'static Library,
     stream: Stream,
+    /// Waits for the first one, where streams are joined; made when it is first used.
+    second: OnceCell<Stream>,
     /// Recorded before the copy and behind it.
     events: [Event; 2],
     sides: Rc<Sides>,
@@ -74,7 +77,8 @@ impl AclCopier {
         };
         let (stream, events) = (session.stream()?, [session.event()?, session.event()?]);
         let (sides, kind) = (sides.clone(), route.kind);
-        let mut copier = AclCopier { library, stream, events, sides, kind, name: "ferry", calls };
+        let mut copier =
+            AclCopier { library, stream, second: OnceCell::new(), events, sides, kind, name: "ferry", calls };
         if form == Submission::Graph {
             copier.capture()?;
         }
@@ -84,6 +88,34 @@ impl AclCopier {
     /// Itself, by another name.
     pub fn named(self, name: &'static str) -> AclCopier {
         AclCopier { name, ..self }
+    }
+
+    /// Submits the copy to this stream.
+    fn submit_to(&mut self, stream: Handle) -> Result<()> {
+        let (library, kind) = (self.library, self.kind);
+        match &mut self.calls {
+            AclCalls::Copies(copies) => copies.iter().try_for_each(|Segment { dst, src, len }| {
+                // SAFETY: both are parts of blocks that live until the stream has passed this copy: who
+                // submits also waits.
+                unsafe { call!(library, aclrtMemcpyAsync(*dst as _, *len, *src as _, *len, kind, stream)) }
+            }),
+            AclCalls::Rectangle { width, height, pitch } => {
+                let (dst, src) = (self.sides.dst.all().at(), self.sides.src.all().at());
+                // SAFETY: as above; the blocks are as long as all rows.
+                unsafe {
+                    call!(
+                        library,
+                        aclrtMemcpy2dAsync(dst, *pitch, src, *pitch, *width, *height, kind, stream)
+                    )
+                }
+            }
+            AclCalls::Batch(arrays) => arrays.submit(library, stream),
+            AclCalls::Descriptors(descriptors) => descriptors.submit(library, stream),
+            AclCalls::Graph(model) => {
+                // SAFETY: the model and what it copies live until the stream has passed this.
+                unsafe { call!(library, aclmdlRIExecuteAsync(model.model, stream)) }
+            }
+        }
     }
 
     /// Captures the calls: from here on the model is what is submitted.
@@ -107,30 +139,8 @@ impl Copier for AclCopier {
     }
 
     fn submit(&mut self) -> Result<()> {
-        let (library, kind, stream) = (self.library, self.kind, self.stream.handle());
-        match &mut self.calls {
-            AclCalls::Copies(copies) => copies.iter().try_for_each(|Segment { dst, src, len }| {
-                // SAFETY: both are parts of blocks that live until the stream has passed this copy: who
-                // submits also waits.
-                unsafe { call!(library, aclrtMemcpyAsync(*dst as _, *len, *src as _, *len, kind, stream)) }
-            }),
-            AclCalls::Rectangle { width, height, pitch } => {
-                let (dst, src) = (self.sides.dst.all().at(), self.sides.src.all().at());
-                // SAFETY: as above; the blocks are as long as all rows.
-                unsafe {
-                    call!(
-                        library,
-                        aclrtMemcpy2dAsync(dst, *pitch, src, *pitch, *width, *height, kind, stream)
-                    )
-                }
-            }
-            AclCalls::Batch(arrays) => arrays.submit(library, &self.stream),
-            AclCalls::Descriptors(descriptors) => descriptors.submit(library, &self.stream),
-            AclCalls::Graph(model) => {
-                // SAFETY: the model and what it copies live until the stream has passed this.
-                unsafe { call!(library, aclmdlRIExecuteAsync(model.model, stream)) }
-            }
-        }
+        let stream = self.stream.handle();
+        self.submit_to(stream)
     }
 
     fn wait(&mut self) -> Result<()> {
@@ -140,6 +150,32 @@ impl Copier for AclCopier {
     fn wait_by_event(&mut self) -> Result<()> {
         self.stream.record(&self.events[1])?;
         self.events[1].synchronise()
+    }
+
+    fn submit_joined(&mut self) -> Result<()> {
+        if self.second.get().is_none() {
+            drop(self.second.set(Stream::new(self.library)?));
+        }
+        self.submit()?;
+        self.stream.record(&self.events[1])?;
+        let second = self.second.get().expect("made above");
+        second.wait_for(&self.events[1])?;
+        let second = second.handle();
+        self.submit_to(second)
+    }
+
+    fn wait_joined(&mut self) -> Result<()> {
+        self.second.get().map_or(Ok(()), Stream::synchronise)
+    }
+
+    fn submit_around_function(&mut self) -> Result<()> {
+        self.submit()?;
+        // SAFETY: takes a handle, which the library looks up, and a function that ignores its argument.
+        unsafe {
+            let stream = self.stream.handle();
+            call!(self.library, aclrtLaunchHostFunc(stream, nothing, std::ptr::null_mut()))
+        }?;
+        self.submit()
     }
 
     fn time_behind(&mut self, copies: usize) -> Result<(Duration, bool)> {
@@ -171,6 +207,9 @@ impl Copier for AclCopier {
     }
 }
 
+/// A host function with nothing to do.
+unsafe extern "C" fn nothing(_: *mut c_void) {}
+
 /// A captured model.
 struct Model {
     library: &'static Library,
@@ -195,7 +234,7 @@ impl BatchArrays {
         }
     }
 
-    fn submit(&mut self, library: &Library, stream: &Stream) -> Result<()> {
+    fn submit(&mut self, library: &Library, stream: Handle) -> Result<()> {
         let (mut first, mut failed) = (0, 0);
         let (sizes, count) = (self.sizes.as_mut_ptr(), self.sizes.len());
         let (dsts, srcs) = (self.dsts.as_mut_ptr(), self.srcs.as_mut_ptr());
@@ -214,7 +253,7 @@ impl BatchArrays {
                     &mut first,
                     1,
                     &mut failed,
-                    stream.handle()
+                    stream
                 )
             )
         }
@@ -245,12 +284,12 @@ impl Descriptors {
         Ok(Descriptors { memory, each, count })
     }
 
-    fn submit(&self, library: &Library, stream: &Stream) -> Result<()> {
+    fn submit(&self, library: &Library, stream: Handle) -> Result<()> {
         for index in 0..self.count {
             let (at, kind) =
                 (self.memory.part(index * self.each, self.each).at(), kind::INNER_DEVICE_TO_DEVICE);
             // SAFETY: the descriptor and what it names live until the stream has passed the copy.
-            unsafe { call!(library, aclrtMemcpyAsyncWithDesc(at, kind, stream.handle())) }?;
+            unsafe { call!(library, aclrtMemcpyAsyncWithDesc(at, kind, stream)) }?;
         }
         Ok(())
     }

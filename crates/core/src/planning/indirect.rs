@@ -42,6 +42,10 @@ impl Resolver for Memory {
         self.seal_key()
     }
 
+    fn engine_address(&self, addr: usize) -> Option<usize> {
+        self.table().look_up(addr, 1).map(|part| part.engine_address(addr))
+    }
+
     fn has_mappings(&self) -> bool {
         self.has_mappings()
     }

@@ -1,7 +1,8 @@
 //! Planning many pieces at once, as batches do. They seldom lie in as many blocks, and often next to each
 //! other: the two blocks of the last piece are tried first, and a piece that goes on where the last one ended
-//! is coalesced with it.
+//! is coalesced with it. Plain host memory is asked about once for many pieces (`plain.rs`).
 
+use super::plain::PlainEnd;
 use crate::{
     Ends, Memory, Misfit, Place, Plan, Result, Rows, Runs, Segment,
     plan::{
@@ -27,6 +28,8 @@ pub(super) struct Many<'a, F> {
     buffer: SegmentBuffer,
     /// The number of the next piece.
     item: usize,
+    /// The plain end of pieces between a known block and plain host memory, if there were such.
+    plain: PlainEnd<'a>,
 }
 
 /// Segments on their way into the plan, since appending them one by one takes longer.
@@ -42,19 +45,28 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         plan.pieces.begin_list(count, memory.free_lists(), || memory.backend().segment_sink(count));
         let buffer = SegmentBuffer { segments: [Segment::default(); CHUNK], count: 0 };
         let (dst, src, run) = (Lookup::default(), Lookup::default(), Segment::default());
-        Many { plan, memory, fits, dst, src, run, buffer, item }
+        let plain = PlainEnd::new(memory, count);
+        Many { plan, memory, fits, dst, src, run, buffer, item, plain }
     }
 
-    /// Adds all of them. Those that came last may be in the plan only when [`flush`](Self::flush) has been
+    /// Adds all of them. Those that came last may be in the plan only when [`finish`](Self::finish) has been
     /// called.
     #[inline(always)]
     pub(super) fn add_all(&mut self, mut pieces: impl Iterator<Item = Rows>) -> Result<(), Misfit> {
         while let Some(rows) = self.add_alike(&mut pieces) {
             let item = self.item;
+            if self.add_plain(item, &rows) {
+                self.item += 1;
+                if self.plain.is_full() {
+                    self.plain.confirm()?;
+                }
+                continue;
+            }
+            self.plain.confirm()?;
             self.add_other(item, rows).map_err(|error| Misfit { item, error })?;
             self.item += 1;
         }
-        Ok(())
+        self.plain.confirm()
     }
 
     /// As [`add_all`](Self::add_all), for runs in arrays: many that lie in the same two blocks are checked in
@@ -64,8 +76,11 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         let mut one_by_one = 1;
         while self.item - first < count {
             let before = self.item - first;
-            self.add_inside(&runs.part(before, usize::MAX));
+            let is_plain = self.add_inside(&runs.part(before, usize::MAX));
             let done = self.item - first;
+            if is_plain {
+                self.plain.confirm_runs(first + before, &runs.part(before, done - before))?;
+            }
             let rows = |((dst, src), len): ((&usize, &usize), &usize)| Rows::linear(*dst, *src, *len);
             let part = runs.part(done, one_by_one);
             part.are_sound().map_err(|unsound| Misfit { item: self.item + unsound.item, ..unsound })?;
@@ -77,16 +92,18 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         Ok(())
     }
 
-    /// Adds runs as long as they lie in the two blocks of the last piece: there is no rule to apply then, and
-    /// nothing to look up.
+    /// Adds runs as long as they lie in the two blocks of the last piece, or in its block and its plain
+    /// range: there is no rule to apply then, and nothing to look up. Returns whether they lie in plain
+    /// memory, which is still to be looked at.
     #[inline(never)]
-    fn add_inside(&mut self, runs: &Runs) {
-        let (to, from, run) = (self.dst, self.src, self.run);
+    fn add_inside(&mut self, runs: &Runs) -> bool {
+        let (plain, run) = (self.plain.both(), self.run);
+        let (to, from) = plain.unwrap_or((self.dst, self.src));
         if to.is_nothing() {
-            return;
+            return false;
         }
         self.flush();
-        let Some(list) = self.plan.pieces.list() else { return };
+        let Some(list) = self.plan.pieces.list() else { return false };
         // The last run lies in the same two blocks.
         let first = list.len() - usize::from(run.len > 0);
         let (mut touches, mut done, mut len) = (false, 0, list.len());
@@ -110,6 +127,7 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
             list.coalesce(first);
         }
         self.item += done;
+        plain.is_some()
     }
 
     /// Adds pieces as long as each is one row in two blocks of the same classes as those of the last piece:
@@ -155,6 +173,42 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         other
     }
 
+    /// Adds a piece of one row between a block of the same class as that of the last such piece, and plain
+    /// host memory that a survey knows: then there is no rule to apply. Returns whether it did.
+    #[inline]
+    fn add_plain(&mut self, item: usize, rows: &Rows) -> bool {
+        let Rows { dst, src, width, height, .. } = *rows;
+        if height != 1 || width == 0 || !self.plain.is_known() {
+            return false;
+        }
+        let is_dst = self.plain.is_dst();
+        let (known, plain) = if is_dst { (src, dst) } else { (dst, src) };
+        let (found, is_another) = match self.plain.block.contains(known, width) {
+            true => (self.plain.block, false),
+            false => match self.memory.table().look_up(known, width) {
+                Some(part) if part.is_like(&self.plain.block) => (part, true),
+                _ => return false,
+            },
+        };
+        if !self.plain.take(item, plain, width) {
+            return false;
+        }
+        if is_another {
+            self.plain.block = found;
+            touch(&mut self.plan.touched, &found);
+        }
+        let known = found.engine_address(known);
+        let (dst, src) = if is_dst { (plain, known) } else { (known, plain) };
+        let segment = Segment { dst, src, len: width };
+        if segment.follows(&self.run) {
+            self.run.len += width;
+        } else {
+            self.buffer.end(self.run, &mut self.plan.pieces);
+            self.run = segment;
+        }
+        true
+    }
+
     /// Adds a piece that has several rows, or of which an end is of another class than that of the last
     /// piece.
     #[inline(never)]
@@ -169,6 +223,7 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
             (table.containing(rows.dst, spans.0), table.containing(rows.src, spans.1))
         else {
             let ends = self.plan.add_unusual(item, rows, self.memory, &mut self.fits)?;
+            self.plain.learn(&ends);
             // Memory of another library stays what it is for the rest of the call: a lookup takes a
             // microsecond.
             if let (Place::Known(dst), Place::Known(src)) = (ends.dst, ends.src) {
@@ -190,8 +245,14 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         Ok(())
     }
 
+    /// Everything that was added is in the plan, and no more comes.
+    pub(super) fn finish(mut self) {
+        self.flush();
+        self.plan.pieces.finish();
+    }
+
     /// Everything that was added is in the plan from here on.
-    pub(super) fn flush(&mut self) {
+    fn flush(&mut self) {
         self.run = self.buffer.end(self.run, &mut self.plan.pieces);
         self.buffer.flush(&mut self.plan.pieces);
     }

@@ -1,7 +1,10 @@
 //! Where the address table keeps a block: a sequence lock, read without waiting.
 
 use crate::{Block, DeviceId, Home, Origin};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence},
+};
 
 /// One block, or none while `len` is 0. A sequence lock: `turn` is odd while a writer changes the rest. Half
 /// a cache line, so that a lookup costs one miss and many blocks take little of a cache.
@@ -51,6 +54,11 @@ impl Lookup {
     #[inline(always)]
     fn new(base: usize, len: usize, at: usize, class: u32) -> Lookup {
         Lookup::shifted(base, len, at.wrapping_sub(base), class)
+    }
+
+    /// Stands for plain host memory, which is like no block.
+    pub(crate) fn plain(range: &Range<usize>) -> Lookup {
+        Lookup { base: range.start, len: range.len(), shift: 0, class: u32::MAX }
     }
 
     #[inline(always)]

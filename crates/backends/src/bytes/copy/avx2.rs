@@ -6,7 +6,7 @@
 
 use super::{
     Cursor,
-    limits::{ALIASING_PAST, LIBC_FROM, Manner, PAGE_PREFETCH_DISTANCE, PREFETCH_BYTES},
+    limits::{ALIASING_PAST, LIBC_FROM, Manner, PAGE_PREFETCH_DISTANCE, PREFETCH_BYTES, aliasing_costs},
     walk::{Mover, RowSpan, fill as plain_fill, walk},
 };
 use crate::bytes::nontemporal::store_line;
@@ -165,7 +165,7 @@ unsafe fn cached(dst: *mut u8, src: *const u8, len: usize) {
 #[target_feature(enable = "avx2")]
 unsafe fn long(dst: *mut u8, src: *const u8, len: usize) {
     let past = (dst as usize).wrapping_sub(src as usize) % PAGE;
-    let is_aliasing = (1..ALIASING_PAST).contains(&past);
+    let is_aliasing = (1..ALIASING_PAST).contains(&past) && aliasing_costs();
     // SAFETY: the caller's promise.
     unsafe {
         if is_aliasing && (len < LIBC_FROM || !past.is_multiple_of(LINE)) {

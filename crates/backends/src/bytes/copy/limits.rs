@@ -5,12 +5,23 @@
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
 use ferry_core::Pieces;
+#[cfg(target_arch = "x86_64")]
+use std::sync::LazyLock;
 
 /// Plans of more bytes are written by non-temporal stores: what they write would evict itself from the
 /// second-level cache before it is read (1 to 2 MiB on the machines of today, and half of it is the
 /// source's), and a store that goes through the cache first reads what it overwrites. Measured with 1.25
 /// MiB a core and 48 MiB shared: 1.5 times as fast as memcpy from 4 to 32 MiB.
 pub const NONTEMPORAL_FROM: usize = 4 << 20;
+/// The same on AMD's processors, whose shared cache takes what leaves the second-level one: on an EPYC of
+/// 2024 (Zen 5, 1 MiB a core, 32 MiB shared) 4 and 8 MiB are copied at 0.6 of memcpy's speed past the caches,
+/// and at 0.9 to 1.4 through them.
+pub const NONTEMPORAL_FROM_AMD: usize = 12 << 20;
+
+/// As [`NONTEMPORAL_FROM`], for fills. Those have no source to make room for, and libc's memset does not read
+/// what it overwrites: as long as a shared cache holds the target, it is twice as fast as non-temporal stores
+/// (81 against 42 GB/s for 16 MiB on one core of an EPYC with 32 MiB of shared cache).
+pub const FILL_NONTEMPORAL_FROM: usize = 32 << 20;
 
 /// Plans of more bytes do not find their rows in the first-level cache: rows to come are prefetched while
 /// one is moved.
@@ -33,6 +44,35 @@ pub const LIBC_FROM: usize = 2 << 10;
 /// speed.
 pub const ALIASING_PAST: usize = 768;
 
+/// Whether 4 KiB aliasing costs a forward copy anything on this processor. Not on AMD's: on an EPYC of 2024
+/// (Zen 5) libc copies 64 to 512 KiB as fast there as elsewhere, and the backward loop at half of that.
+#[inline]
+pub fn aliasing_costs() -> bool {
+    !is_amd()
+}
+
+#[inline]
+fn nontemporal_from() -> usize {
+    if is_amd() { NONTEMPORAL_FROM_AMD } else { NONTEMPORAL_FROM }
+}
+
+/// Whether AMD made the processor. Asked once, since a hypervisor answers in its stead, in microseconds.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn is_amd() -> bool {
+    static ANSWER: LazyLock<bool> = LazyLock::new(|| {
+        let about = std::arch::x86_64::__cpuid(0);
+        let maker = [about.ebx, about.edx, about.ecx].map(u32::to_le_bytes);
+        maker.as_flattened() == b"AuthenticAMD"
+    });
+    *ANSWER
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_amd() -> bool {
+    false
+}
+
 /// How the rows of a plan are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Manner {
@@ -45,12 +85,17 @@ pub enum Manner {
 }
 
 impl Manner {
+    /// How fills of so many bytes are written.
+    pub fn of_fill(bytes: usize) -> Manner {
+        if bytes >= FILL_NONTEMPORAL_FROM { Manner::Streamed } else { Manner::of(bytes).min(Manner::Far) }
+    }
+
     /// How plans of so many bytes are moved.
     pub fn of(bytes: usize) -> Manner {
         match bytes {
-            NONTEMPORAL_FROM.. => Manner::Streamed,
-            PREFETCH_FROM.. => Manner::Far,
-            _ => Manner::Near,
+            ..PREFETCH_FROM => Manner::Near,
+            _ if bytes >= nontemporal_from() => Manner::Streamed,
+            _ => Manner::Far,
         }
     }
 }

@@ -71,7 +71,7 @@ fn agrees(buffer_len: usize, pieces: &[Rows], most: usize, whole: usize) {
 }
 
 /// Sizes of the whole for which rows are moved in each manner.
-const WHOLES: [usize; 3] = [1, limits::PREFETCH_FROM, limits::NONTEMPORAL_FROM];
+const WHOLES: [usize; 3] = [1, limits::PREFETCH_FROM, limits::NONTEMPORAL_FROM_AMD];
 
 #[test]
 fn each_size_is_moved_in_its_manner() {
@@ -106,7 +106,9 @@ fn every_small_size_at_every_alignment_moves_its_bytes_and_no_others() {
 fn long_rows_at_any_distance_within_a_page_move_their_bytes_and_no_others() {
     for len in [2047, 2048, 2049, 2304, 4096, 5000, 9001, 16384, 16385, 34000] {
         for past in [0, 1, 7, 31, 32, 33, 63, 64, 65, 100, 500, 1000, 1023, 1024, 2000, 4095] {
-            for (at, whole) in [(0, 1), (5, 1), (5, limits::PREFETCH_FROM), (33, limits::NONTEMPORAL_FROM)] {
+            for (at, whole) in
+                [(0, 1), (5, 1), (5, limits::PREFETCH_FROM), (33, limits::NONTEMPORAL_FROM_AMD)]
+            {
                 agrees(80 << 10, &[Rows::linear(36864 + at + past, at, len)], usize::MAX, whole);
             }
         }
@@ -166,7 +168,7 @@ fn what_a_plan_has_is_estimated_from_a_few_of_its_pieces() {
 
 #[test]
 fn fills_repeat_their_pattern_from_the_start() {
-    let lens = (0..200).chain([4096, limits::NONTEMPORAL_FROM + 3]);
+    let lens = (0..200).chain([4096, limits::FILL_NONTEMPORAL_FROM + 3]);
     for (len, pattern) in lens.flat_map(|len| [(len, [9; 4]), (len, [1, 2, 3, 4])]) {
         let cases = if len < 200 { vec![1, 5, 64, 1 << 20] } else { vec![1000, 1 << 20] };
         for (most, routine) in cases.into_iter().flat_map(|most| Routine::all().map(move |it| (most, it))) {

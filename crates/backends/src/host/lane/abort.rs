@@ -37,8 +37,7 @@ impl Lane {
                 VecDeque::new()
             }
             Phase::Ready | Phase::Blocked => {
-                state.phase = Phase::Running;
-                let mut hand = state.take_work();
+                let mut hand = self.take(&mut state);
                 drop(state);
                 while self.drop_unwanted(&mut hand) {}
                 self.put_back(hand);

@@ -14,8 +14,8 @@ use std::{
 
 /// "This lane has passed this ticket", and, for a mark, when.
 pub struct LaneFence {
-    lane: Arc<Lane>,
-    ticket: Ticket,
+    pub(super) lane: Arc<Lane>,
+    pub(super) ticket: Ticket,
     /// Nanoseconds of the engine's clock, plus one; 0 until reached, and for ever if it is no mark or was
     /// dropped.
     reached: AtomicU64,
@@ -100,10 +100,11 @@ impl Fence for LaneFence {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Kind::Timeout.because("the work was not done in time"));
             }
-            if self.lane.help(self.ticket, deadline) || self.lane.help_owner(deadline) {
+            let lane = &self.lane;
+            if lane.help(self.ticket, deadline) || lane.help_owner(deadline) || lane.help_blocker(deadline) {
                 continue;
             }
-            if !self.lane.engine.spin(|| self.has_passed() || self.lane.wants_help()) {
+            if !lane.spin_near(self.ticket, deadline) {
                 self.park(deadline, &mut seen);
             }
         }

@@ -3,6 +3,7 @@
 
 use super::*;
 use ferry_core::{Fill, Op, Queue, sync::AtomicUsize};
+use std::{sync::mpsc, thread, time::Duration};
 
 /// A lane without workers, with this much work.
 fn lane(ops: Ticket) -> Arc<Lane> {
@@ -81,6 +82,9 @@ fn a_function_that_returns_moves_nothing_of_the_queue_behind_it() {
     for ticket in 1..100 {
         let before = place_of_last(&lane);
         lane.called(ticket);
+        // The thread that has called goes on, and comes to the next function.
+        let hand = lane.take(&mut lock(&lane.state));
+        lane.put_back(hand);
         assert_eq!((lane.status.passed(), place_of_last(&lane)), (ticket, before), "after function {ticket}");
     }
 }
@@ -109,4 +113,43 @@ fn work_goes_back_in_front_of_what_came_since_and_the_longer_list_stays_where_it
         let first_of_longer = state.work.get(if taken < came { taken } else { 0 });
         assert!(first_of_longer.is_none_or(|work| ptr::from_ref(work).addr() == stays), "{taken} and {came}");
     }
+}
+
+#[test]
+fn who_waits_does_what_its_lane_is_blocked_on() {
+    // Only threads that wait run these lanes: each is blocked on the one before it.
+    let lanes: Vec<_> = (0..4).map(|_| lane(2)).collect();
+    for pair in lanes.windows(2) {
+        let fence = pair[0].fence_at(pair[0].submitted.load(Ordering::Relaxed));
+        // SAFETY: the op touches no memory.
+        unsafe { LaneQueue(pair[1].clone()).submit(Op::Wait(fence)) }.expect("a queue takes work");
+        pair[1].push(|_| Task::Fill { dst: 0x1000, len: 0, done: 0, pattern: [0; 4] });
+    }
+    let done = lanes[3].fence_at(4).wait(Some(Duration::from_secs(100)));
+    assert_eq!(done, Ok(()));
+    let passed: Vec<_> = lanes.iter().map(|lane| lane.status.passed()).collect();
+    assert_eq!(passed, [2, 4, 4, 4]);
+}
+
+#[test]
+fn functions_in_a_row_are_called_by_one_thread() {
+    let lane = Lane::new(Engine::new(Arc::new(()), 2), Arc::new(Status::new(0, None)), false);
+    let ((go, gate), (tell, told)) = (mpsc::channel::<()>(), mpsc::channel());
+    let gate = std::sync::Mutex::new(gate);
+    let mut first = Some(move || gate.lock().expect("whole").recv().expect("opened below"));
+    for _ in 0..3 {
+        let (tell, wait) = (tell.clone(), first.take());
+        lane.push(|_| {
+            Task::Call(Box::new(move || {
+                wait.into_iter().for_each(|wait| wait());
+                tell.send(thread::current().id()).expect("read below");
+            }))
+        });
+        lane.push(|_| Task::Fill { dst: 0x1000, len: 0, done: 0, pattern: [0; 4] });
+    }
+    go.send(()).expect("the first function waits");
+    let threads: Vec<_> = told.iter().take(3).collect();
+    assert!(threads.iter().all(|thread| *thread == threads[0]), "{threads:?}");
+    assert_ne!(threads[0], thread::current().id());
+    lane.fence_at(6).wait(None).expect("done");
 }

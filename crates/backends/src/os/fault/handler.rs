@@ -48,6 +48,25 @@ pub fn install() {
     });
 }
 
+/// Whether a fault of this thread would come to our handler first: no other was installed since, and the
+/// thread does not block the signals.
+pub fn is_ours_to_meet() -> bool {
+    // SAFETY: plain data, for which zeroes are a value.
+    let (mut action, mut mask): (libc::sigaction, libc::sigset_t) = unsafe { mem::zeroed() };
+    // SAFETY: asks, and writes to a local.
+    let is_told = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &mut mask) } == 0;
+    is_told
+        && frame::IS_KNOWN
+        && SIGNALS.iter().all(|signal| {
+            // SAFETY: as above.
+            unsafe {
+                libc::sigismember(&mask, *signal) == 0
+                    && libc::sigaction(*signal, ptr::null(), &mut action) == 0
+                    && action.sa_sigaction == on_fault as *const () as usize
+            }
+        })
+}
+
 /// From here on a program that touched a device pointer is told so before it takes its course.
 pub fn explain() {
     EXPLAINS.store(true, Ordering::Relaxed);

@@ -10,6 +10,10 @@ pub const LIST: &str = "/proc/thread-self/maps";
 /// in the group.
 const ASK: libc::Ioctl = (3 << 30 | size_of::<Query>() << 16 | (b'f' as usize) << 8 | 17) as libc::Ioctl;
 
+/// Bits of [`Query::rights`].
+const READABLE: u64 = 1;
+const WRITABLE: u64 = 2;
+
 /// A mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedRange {
@@ -19,6 +23,10 @@ pub struct MappedRange {
     pub end: usize,
     /// Nothing but memory is behind it: no file, which could be shorter than it was, and no device.
     pub is_anonymous: bool,
+    /// Whether it may be read.
+    pub is_readable: bool,
+    /// Whether it may be written.
+    pub is_writable: bool,
 }
 
 /// What `PROCMAP_QUERY` reads and writes.
@@ -85,6 +93,8 @@ fn ask(file: &File, addr: usize) -> Option<Option<MappedRange>> {
             start: query.start as usize,
             end: query.end as usize,
             is_anonymous,
+            is_readable: query.rights & READABLE != 0,
+            is_writable: query.rights & WRITABLE != 0,
         }));
     }
     let nothing = std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT);
@@ -118,7 +128,9 @@ pub fn lines(list: &str) -> impl Iterator<Item = MapsLine<'_>> {
         let (rights, _, device, inode) = (words.next()?, words.next()?, words.next()?, words.next());
         let is_anonymous = (device, inode) == ("00:00", Some("0"));
         let number = |text| usize::from_str_radix(text, 16).ok();
-        let mapping = MappedRange { start: number(start)?, end: number(end)?, is_anonymous };
+        let (is_readable, is_writable) = (rights.contains('r'), rights.contains('w'));
+        let mapping =
+            MappedRange { start: number(start)?, end: number(end)?, is_anonymous, is_readable, is_writable };
         Some(MapsLine { mapping, rights, name: words.next().unwrap_or_default() })
     })
 }
