@@ -209,13 +209,19 @@ impl ProcessNames {
 }
 
 /// The index of the innermost frame, by its file and line, that the program's author wrote: its line is known
-/// and it is in no header of the compiler or the system. Else of the innermost with a line, else the first.
+/// and it is in no header of the compiler or the system. Files that are not on this machine, as those that an
+/// interpreter was built from, come second. Else it is the innermost with a line, else the first.
 pub(crate) fn authored<'a>(frames: impl Iterator<Item = (Option<&'a str>, Option<u32>)> + Clone) -> usize {
-    let is_authored = |(file, line): (Option<&str>, Option<u32>)| {
-        line.is_some() && !file.is_some_and(toolchain::is_of_toolchain)
-    };
     let has_line = |(_, line): (Option<&str>, Option<u32>)| line.is_some();
-    frames.clone().position(is_authored).or_else(|| frames.clone().position(has_line)).unwrap_or_default()
+    let is_authored = |frame: (Option<&str>, Option<u32>)| {
+        has_line(frame) && !frame.0.is_some_and(toolchain::is_of_toolchain)
+    };
+    let is_gone = |file: &str| file.starts_with('/') && !Path::new(file).exists();
+    let is_here = |frame: (Option<&str>, Option<u32>)| is_authored(frame) && !frame.0.is_some_and(is_gone);
+    let here = frames.clone().position(is_here);
+    here.or_else(|| frames.clone().position(is_authored))
+        .or_else(|| frames.clone().position(has_line))
+        .unwrap_or_default()
 }
 
 fn of_line(line: &Line) -> CodePlace {

@@ -92,6 +92,8 @@ fn the_authors_line_is_the_innermost_outside_of_headers() {
         (vec![(None, None), (header, Some(3)), (Some("a.c"), None)], 1),
         (vec![(None, None), (None, None)], 0),
         (vec![(Some("pool.h"), Some(3)), (Some("a.c"), Some(7))], 0),
+        (vec![(Some("/gone/callproc.c"), Some(3)), (Some("a.py"), Some(7))], 1),
+        (vec![(Some("/gone/callproc.c"), Some(3)), (Some("/gone/a.c"), Some(7))], 0),
         (vec![], 0),
     ] {
         assert_eq!(authored(frames.iter().copied()), want, "{frames:?}");

@@ -154,7 +154,8 @@ fn begin(writer: &'static FactWriter) -> Option<HostWatch> {
     let watch = CompareWatch::new(writer);
     let reads = if watch.sees_pages() { "reads of less than a page of it" } else { "reads of it" };
     let reason = format!(
-        "the lines that touch memory in flight, {reads}, and writes that change nothing: userfaultfd: {why} \
+        "the lines that touch memory in flight, {reads}, writes that change nothing, and unmapping of \
+         registered memory: userfaultfd: {why} \
          (it needs root, CAP_SYS_PTRACE, access to /dev/userfaultfd, or the sysctl \
          vm.unprivileged_userfaultfd=1; in a container --cap-add SYS_PTRACE)"
     );
