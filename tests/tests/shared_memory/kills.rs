@@ -61,7 +61,8 @@ fn kill_processes_that_share() {
         for (rounds, allowed) in ledger.rounds.iter().zip(&ledger.allowed) {
             allowed.store(rounds.load(SeqCst) + ROUNDS, SeqCst);
         }
-        let rounds = ledger.rounds[lane].load(SeqCst) + next(&mut random) % ROUNDS;
+        // Not more than it may: it may have gone on since.
+        let rounds = ledger.allowed[lane].load(SeqCst) - next(&mut random) % ROUNDS;
         eventually("the process goes on", || ledger.rounds[lane].load(SeqCst) >= rounds);
         end(ledger, lane, pids[lane]);
         pids[lane] = start(ledger, lane);
