@@ -304,6 +304,12 @@ fn registered_memory_that_is_shared_is_watched_and_stays_shared() {
 }
 
 #[test]
+fn memory_is_registered_again_though_copies_of_it_wait() {
+    let seen = run("registered_again", false);
+    assert_eq!(seen.accesses.len(), 0);
+}
+
+#[test]
 fn accesses_go_on_while_another_thread_registers_and_unmaps() {
     let mut seen = run("moves", false);
     let Some(told) = seen.accesses("moves") else { return };

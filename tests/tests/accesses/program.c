@@ -406,6 +406,29 @@ static void remapped(void)
     }
 }
 
+/* Memory that is registered again while copies of its first registration wait. */
+static void gate(void *open) { while (!*(volatile int *)open) usleep(100); }
+static void registered_again(void)
+{
+    static int is_open;
+    const size_t bytes = 65536;
+    char *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(own != MAP_FAILED);
+    memset(own, 3, bytes);
+    TRY(aclrtHostRegisterV2(own, bytes, ACL_HOST_REG_PINNED));
+    TRY(aclrtLaunchHostFunc(stream, gate, &is_open));
+    TRY(aclrtMemcpyAsync(device, SIZE, own, bytes, ACL_MEMCPY_HOST_TO_DEVICE, stream));
+    TRY(aclrtHostUnregister(own));
+    TRY(aclrtHostRegisterV2(own, bytes, ACL_HOST_REG_PINNED));
+    is_open = 1;
+    join();
+    TRY(aclrtMemcpyAsync(own, bytes, device, bytes, ACL_MEMCPY_DEVICE_TO_HOST, stream));
+    join();
+    CHECK(own[bytes - 1] == 3);
+    TRY(aclrtHostUnregister(own));
+    CHECK(munmap(own, bytes) == 0);
+}
+
 /* Memory that the program shares with its children, and registers. */
 static void shared(void)
 {
@@ -495,6 +518,7 @@ static const struct {
     {"plain", plain},       {"neighbours", neighbours}, {"halves", halves}, {"lists", lists},
     {"calls", calls},       {"behind_calls", behind_calls}, {"many", many}, {"sweep", sweep},
     {"seconds", seconds},   {"strings", strings}, {"reads", reads},       {"shared", shared},
+    {"registered_again", registered_again},
     {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
     {"registered", registered}, {"moves", moves}, {"device_pointer", device_pointer},
     {"remapped", remapped}, {"others", others},     {"device_handler", device_handler},

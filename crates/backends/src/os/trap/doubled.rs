@@ -105,6 +105,10 @@ fn let_go(uffd: &Uffd, range: &Range<usize>) {
 /// are.
 pub(super) fn double(uffd: &Uffd, user: &Range<usize>) -> Result<usize, String> {
     let mut doubled = DOUBLED.lock().unwrap_or_else(PoisonError::into_inner);
+    // Then the program keeps the mapping that it has, and the engine its view.
+    if doubled.get(&user.start).is_some_and(|engine| !engine.is_united) {
+        return Err("copies of an earlier registration were in flight".into());
+    }
     if let MemoryKind::Shared { file } = kind_of(user)? {
         let mapping = Mapping::again_of(user.start, user.len(), NAME).map_err(|error| error.to_string())?;
         mapping.advise(0, user.len(), libc::MADV_DONTFORK);
@@ -321,7 +325,10 @@ fn kind_of(user: &Range<usize>) -> Result<MemoryKind, String> {
     let [_, rights, _, device, inode, ref name @ ..] = words[..] else { return Err(line.to_owned()) };
     let name = name.first().copied().unwrap_or_default();
     let is_plain = name.is_empty() || name == "[heap]" || name.starts_with("[anon:");
-    let is_in_memory = ["/dev/zero", "/memfd:", "/dev/shm/", "/SYSV"].iter().any(|it| name.starts_with(it));
+    // What is left of an earlier registration is no memory of the program's own.
+    let is_ours = name.contains(NAME);
+    let is_in_memory =
+        !is_ours && ["/dev/zero", "/memfd:", "/dev/shm/", "/SYSV"].iter().any(|it| name.starts_with(it));
     match rights {
         _ if user.end > range.end => Err(format!("it is not one mapping: {line}")),
         "rw-p" if is_plain => Ok(MemoryKind::Private),
