@@ -107,6 +107,12 @@ impl CheckedOp {
             || self.joined_by.get().is_some_and(|join| join <= later.view.join)
     }
 
+    /// Whether one of the two has always passed when the other begins, whichever was launched first: an
+    /// execution of a graph that was deferred comes with its call, and later in the streams of the graph.
+    pub fn is_ordered_with(&self, other: &CheckedOp) -> bool {
+        self.comes_before(other) || other.comes_before(self)
+    }
+
     /// Whether the host has joined it.
     pub fn is_joined(&self) -> bool {
         self.joined_by.get().is_some()

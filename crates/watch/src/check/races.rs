@@ -70,7 +70,7 @@ impl OpRaces {
                 |from, to, last| {
                     let unordered = last.all().enumerate().filter(|(index, other)| {
                         let was_written = *index == 0 && last.writer.is_some();
-                        (is_write || was_written) && !other.comes_before(op)
+                        (is_write || was_written) && !other.is_ordered_with(op)
                     });
                     for (index, earlier) in unordered {
                         let was_written = index == 0 && last.writer.is_some();
@@ -179,7 +179,7 @@ mod tests {
     /// With what the last of the ops races, and over which bytes.
     #[test]
     fn ops_race_if_they_meet_one_writes_and_nothing_orders_them() {
-        let table: [(&str, Ops, Told); 10] = [
+        let table: [(&str, Ops, Told); 12] = [
             ("two reads", vec![(op(1, 1, &[]), read(0, 8)), (op(2, 1, &[]), read(0, 8))], vec![]),
             (
                 "a write and a read",
@@ -193,6 +193,16 @@ mod tests {
             ),
             ("neighbours", vec![(op(1, 1, &[]), write(0, 8)), (op(2, 1, &[]), write(8, 12))], vec![]),
             ("one stream", vec![(op(1, 1, &[]), write(0, 8)), (op(1, 2, &[]), write(0, 8))], vec![]),
+            (
+                "one stream, launched the other way round",
+                vec![(op(1, 2, &[]), write(0, 8)), (op(1, 1, &[]), write(0, 8))],
+                vec![],
+            ),
+            (
+                "a wait, launched the other way round",
+                vec![(op(2, 1, &[(1, 1)]), write(0, 8)), (op(1, 1, &[]), write(0, 8))],
+                vec![],
+            ),
             ("a wait", vec![(op(1, 1, &[]), write(0, 8)), (op(2, 1, &[(1, 1)]), write(0, 8))], vec![]),
             (
                 "a wait for an older op",
