@@ -4,6 +4,7 @@
 //! order. A process that is killed leaves the file, of which `ferry trace --from` makes the same. Several
 //! processes, as those that a program starts, have a folder each.
 
+use ferry_backends::os::files::above;
 use ferry_watch::{
     Fact, FactReader, FactSource,
     buffers::{Buffers, Wanted},
@@ -68,7 +69,7 @@ impl OwnFile {
 fn make(folder: &Path) -> io::Result<OwnFile> {
     fs::create_dir_all(folder)?;
     let folder = folder.canonicalize()?;
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(FACTS))?;
+    let file = above(|| OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(FACTS)))?;
     Buffers::create(&file, FILE_BYTES, Wanted::default())?;
     Ok(OwnFile { file, folder })
 }

@@ -17,7 +17,7 @@ use crate::{BackendName, Options};
 pub use accesses::ask_elsewhere_by;
 use alone::OwnFile;
 use contents::ContentReader;
-use ferry_backends::host::ViewWatch;
+use ferry_backends::{host::ViewWatch, os::files::above};
 use ferry_core::{
     Block, DeviceEngine, DeviceTime, Error, Fate, JoinKind, Linear, Observer, Point, Seen, Stream,
     observe::TaskId as EngineTask,
@@ -57,7 +57,7 @@ pub fn writer() -> Option<&'static FactWriter> {
 /// A command that has ended, or a file that is none, leaves the program alone.
 fn open() -> Option<FactWriter> {
     let given = env::var_os(VARIABLE)
-        .and_then(|path| OpenOptions::new().read(true).write(true).open(path).ok())
+        .and_then(|path| above(|| OpenOptions::new().read(true).write(true).open(path)).ok())
         .and_then(|file| FactWriter::open(&file).ok());
     let writer = given.or_else(|| OWN.get_or_init(OwnFile::from_env).as_ref()?.writer())?;
     writer.write(&Fact::Started(started()));
