@@ -2,7 +2,7 @@
 //! one test.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use ferry_tests::code::*;
 use ferry_tests::kind::INNER;
@@ -10,6 +10,9 @@ use ferry_tests::*;
 
 static TOLD: Mutex<Vec<[u32; 5]>> = Mutex::new(Vec::new());
 static LAST: AtomicUsize = AtomicUsize::new(0);
+static CALLER: AtomicI32 = AtomicI32::new(0);
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+static HAS_RETURNED: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" fn note(info: *mut aclrtExceptionInfo) {
     LAST.store(info as usize, Ordering::Relaxed);
@@ -20,6 +23,15 @@ unsafe extern "C" fn count(_: *mut aclrtExceptionInfo) {
     // A call that fails here tells nobody of anything, and does not wait for itself.
     assert_eq!(aclrtFree(0), INVALID_PARAM);
     TOLD.lock().unwrap().push([0; 5]);
+}
+
+/// Ends when the thread that is about to learn of the failure sleeps, or has learnt of it already.
+unsafe extern "C" fn is_slow(_: *mut aclrtExceptionInfo) {
+    HAS_BEGUN.store(true, Ordering::Release);
+    let file = format!("/proc/self/task/{}/stat", CALLER.load(Ordering::Relaxed));
+    let sleeps = || std::fs::read_to_string(&file).is_ok_and(|stat| stat.contains(") S "));
+    eventually("the call waits for this function", || sleeps() || HAS_RETURNED.load(Ordering::Acquire));
+    TOLD.lock().unwrap().push([u32::from(HAS_RETURNED.load(Ordering::Acquire)); 5]);
 }
 
 fn heard() -> Vec<[u32; 5]> {
@@ -66,6 +78,7 @@ fn a_function_hears_of_every_task_that_fails() {
         eventually("it was told", || !TOLD.lock().unwrap().is_empty());
         assert!(heard()[0][0] > task, "a later task");
         expect("and the stream tells it too", aclrtSynchronizeStream(stream), RT_PARAM_INVALID);
+        a_call_waits_for_the_function_that_another_thread_runs(&desc, stream);
     }
 
     // Not more than a GPU keeps until somebody looks (docs/cuda.md).
@@ -83,4 +96,20 @@ fn a_function_hears_of_every_task_that_fails() {
     fails(&desc, stream);
     expect("nobody listens", aclrtSynchronizeStream(stream), RT_PARAM_INVALID);
     assert_eq!(heard(), [[0; 5]; 0]);
+}
+
+/// The code of a failure is returned after the function, also if a thread of the library's has begun it.
+fn a_call_waits_for_the_function_that_another_thread_runs(desc: &Memory, stream: usize) {
+    // SAFETY: takes no argument.
+    CALLER.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+    ok(aclrtSetExceptionInfoCallback(Some(is_slow)));
+    fails(desc, stream);
+    while !HAS_BEGUN.load(Ordering::Acquire) {
+        std::thread::yield_now();
+    }
+    let code = aclrtSynchronizeStream(stream);
+    HAS_RETURNED.store(true, Ordering::Release);
+    expect("it failed", code, RT_PARAM_INVALID);
+    assert_eq!(heard(), [[0; 5]], "the function has returned, and before the call did");
+    ok(aclrtSetExceptionInfoCallback(Some(note)));
 }

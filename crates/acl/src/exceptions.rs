@@ -43,9 +43,11 @@ impl HandleKind for Exception {
 struct Due {
     function: Option<UserFunction>,
     failures: VecDeque<Exception>,
+    /// A failure was taken out, and the call for it has not returned.
+    is_telling: bool,
 }
 
-static DUE: Mutex<Due> = Mutex::new(Due { function: None, failures: VecDeque::new() });
+static DUE: Mutex<Due> = Mutex::new(Due { function: None, failures: VecDeque::new(), is_telling: false });
 /// Locked while the function runs.
 static RUNNING: Mutex<()> = Mutex::new(());
 /// The failure that the function is being called for, by handle.
@@ -97,12 +99,14 @@ pub(crate) fn note(failure: impl FnOnce() -> Exception) {
     waits::run_soon(run_due);
 }
 
-/// Whether failures wait to be reported.
-pub(crate) fn are_due() -> bool {
-    !lock(&DUE).failures.is_empty()
+/// Whether there are failures for which the function has not returned.
+fn are_due() -> bool {
+    let due = lock(&DUE);
+    due.is_telling || !due.failures.is_empty()
 }
 
-/// Calls the function for every failure so far, unless it is what runs on this thread.
+/// Calls the function for every failure so far, and waits for another thread that does so, unless the
+/// function is what runs on this thread.
 pub(crate) fn run_due() {
     if are_due() && !TELLS.replace(true) {
         tell_all();
@@ -117,10 +121,12 @@ fn tell_all() {
     }
 }
 
+/// The next failure to call the function for; the call for the one before it has returned.
 fn next() -> Option<(UserFunction, Exception)> {
     let mut due = lock(&DUE);
-    let failure = due.failures.pop_front()?;
-    due.function.map(|function| (function, failure))
+    let next = due.function.zip(due.failures.pop_front());
+    due.is_telling = next.is_some();
+    next
 }
 
 fn tell(function: UserFunction, failure: Exception) {
