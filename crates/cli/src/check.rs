@@ -17,6 +17,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use ferry::watching::alone::TraceReader;
 use ferry_abi::Error;
@@ -66,7 +67,8 @@ pub struct CheckArgs {
     /// Leave out the findings that this file describes; may be given several times
     #[arg(long, value_name = "FILE")]
     suppress: Vec<PathBuf>,
-    /// Write a file for --suppress that describes what was found
+    /// Write a file for --suppress that describes what was found; reports every place that touches memory in
+    /// flight, and not only the first for each copy
     #[arg(long, value_name = "FILE")]
     write_suppressions: Option<PathBuf>,
     /// Answer processes of the program that ask for their findings while they run, and report at the end only
@@ -93,7 +95,7 @@ pub struct CheckArgs {
 /// Runs the program, says what was found, and answers with its exit code or with that for errors.
 pub fn main(args: &CheckArgs) -> ExitCode {
     let suppressions = match Suppressions::read_all(&args.suppress) {
-        Ok(suppressions) => suppressions,
+        Ok(suppressions) => Rc::new(suppressions),
         Err(error) => {
             tell(&format!("ferry check: {error}\n"));
             return ExitCode::from(2);
@@ -104,6 +106,9 @@ pub fn main(args: &CheckArgs) -> ExitCode {
         capture_lint: args.capture_lint,
         by_process: args.answer,
     });
+    // A file that is to hide what was found has to name all that comes up behind it, too.
+    let (known, is_all_left_out) = (suppressions.clone(), args.write_suppressions.is_some());
+    let checker = checker.leaving_out(move |finding| is_all_left_out || known.cover(finding));
     let files = match open_files(args) {
         Ok(files) => files,
         Err(failure) => return run::not_started("check", failure),

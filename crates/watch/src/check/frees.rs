@@ -38,6 +38,7 @@ impl FreedMemory {
         raw.work = Some(RawWork::of(last));
         raw.bytes = Some((base, len));
         raw.allocation = Some(self.owned.site);
+        raw.speaks_for = ops;
         Some(raw)
     }
 

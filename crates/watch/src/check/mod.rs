@@ -90,7 +90,11 @@ pub struct Checker {
     /// How often memory in flight was left accessible.
     opened: u64,
     lost: u64,
+    left_out: Option<LeftOut>,
 }
+
+/// Whether a finding is left out of the report.
+type LeftOut = Box<dyn Fn(&CheckFinding) -> bool>;
 
 impl FactReader for Checker {
     fn take(&mut self, source: FactSource, fact: &Fact) {
@@ -122,6 +126,12 @@ impl Checker {
     /// One that looks for these.
     pub fn new(options: CheckOptions) -> Checker {
         Checker { options, ..Checker::default() }
+    }
+
+    /// A copy that nobody has waited for gives one finding, the first. One for which this is true does not
+    /// count as that: what comes behind it is found as if it were not there.
+    pub fn leaving_out(self, is_left_out: impl Fn(&CheckFinding) -> bool + 'static) -> Checker {
+        Checker { left_out: Some(Box::new(is_left_out)), ..self }
     }
 
     /// All processes are over; `end` says how, of those that have not said that they exit.
@@ -234,13 +244,25 @@ impl Checker {
     /// Counts what was seen before; else symbolises it.
     fn add(&mut self, process: u32, raw: RawFinding) {
         let key = (raw.id, process, stacks(&raw));
-        if let Some(index) = self.by_stack.get(&key) {
-            self.findings[*index].count += 1;
+        let known = self.by_stack.get(&key).copied();
+        if known.is_none() && raw.is_repeated {
             return;
         }
-        if raw.is_repeated {
-            return;
+        let index = match known {
+            Some(index) => {
+                self.findings[index].count += 1;
+                index
+            }
+            None => self.add_new(process, &raw),
+        };
+        self.by_stack.insert(key, index);
+        if self.left_out.as_ref().is_some_and(|is_left_out| is_left_out(&self.findings[index])) {
+            raw.be_left_out();
         }
+    }
+
+    /// Symbolises a finding. Says which it is: one with other stacks may have the same path of calls.
+    fn add_new(&mut self, process: u32, raw: &RawFinding) -> usize {
         let finding = self.name(process, raw);
         let work = finding.work.as_ref().map(|work| &work.stack[..]).unwrap_or_default();
         let mut paths = StackFrame::paths(&finding.access, work);
@@ -250,16 +272,16 @@ impl Checker {
         let next = self.findings.len();
         let only = self.options.by_process.then_some(process);
         let index = *self.by_path.entry((finding.id, only, paths)).or_insert(next);
-        self.by_stack.insert(key, index);
         match self.findings.get_mut(index) {
             Some(known) => known.count += 1,
             None => self.findings.push(finding),
         }
+        index
     }
 
-    fn name(&mut self, process: u32, raw: RawFinding) -> CheckFinding {
+    fn name(&mut self, process: u32, raw: &RawFinding) -> CheckFinding {
         let captured = self.processes.get(&process).and_then(|check| check.capturing_call(raw.task));
-        let mut message = raw.message;
+        let mut message = raw.message.clone();
         if let Some(site) = captured {
             let place = self.symbols.place(process, site.caller);
             message.push_str(&format!(" It is a task of a graph, captured at {}.", place.position()));

@@ -599,7 +599,7 @@ fn host_access(access: &HostAccess, op: &Rc<CheckedOp>) -> Option<RawFinding> {
     raw.bytes = Some((access.address, 1));
     raw.is_program_address = true;
     raw.task = op.task;
-    raw.is_repeated = op.is_reported.replace(true);
+    raw.speak_for(op);
     Some(raw)
 }
 
@@ -620,7 +620,7 @@ fn host_touch(touched: &TouchedBytes, op: Option<&Rc<CheckedOp>>) -> RawFinding 
     raw.bytes = Some((touched.address, touched.len));
     raw.is_program_address = true;
     raw.task = op.and_then(|op| op.task);
-    raw.is_repeated = op.is_some_and(|op| op.is_reported.replace(true));
+    op.into_iter().for_each(|op| raw.speak_for(op));
     raw
 }
 

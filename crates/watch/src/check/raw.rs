@@ -1,5 +1,7 @@
 //! Findings before their addresses have names.
 
+use std::rc::Rc;
+
 use super::finding::{FindingId, FindingSeverity};
 use super::op::CheckedOp;
 use crate::fact::{CallSite, Nanos, Point, TaskId};
@@ -39,7 +41,6 @@ impl RawWork {
 }
 
 /// One thing that is wrong.
-#[derive(Clone, Debug)]
 pub struct RawFinding {
     /// What.
     pub id: FindingId,
@@ -69,6 +70,8 @@ pub struct RawFinding {
     pub dropped_by: Option<CallSite>,
     /// Whether the work has a finding already: then only its repetition counts.
     pub is_repeated: bool,
+    /// The ops for which this is the finding that says that the host did not wait for them.
+    pub speaks_for: Vec<Rc<CheckedOp>>,
 }
 
 impl RawFinding {
@@ -89,6 +92,20 @@ impl RawFinding {
             remedy: id.remedy(),
             dropped_by: None,
             is_repeated: false,
+            speaks_for: Vec::new(),
         }
+    }
+
+    /// Says that the host did not wait for an op, unless another finding does.
+    pub fn speak_for(&mut self, op: &Rc<CheckedOp>) {
+        self.is_repeated = op.is_reported.replace(true);
+        if !self.is_repeated {
+            self.speaks_for.push(op.clone());
+        }
+    }
+
+    /// The finding is left out: others of the same ops stand for themselves.
+    pub fn be_left_out(&self) {
+        self.speaks_for.iter().for_each(|op| op.is_reported.set(false));
     }
 }

@@ -178,6 +178,31 @@ fn a_host_that_does_not_wait_is_reported_beside_a_race_of_the_same_copy() {
 }
 
 #[test]
+fn what_comes_behind_a_finding_that_is_left_out_is_found() {
+    use FindingId::{Free, HostRead, HostWrite, Lost};
+    for (left_out, expected) in [
+        (&[][..], &[HostRead][..]),
+        (&[HostRead], &[HostRead, HostWrite]),
+        (&[HostRead, HostWrite], &[HostRead, HostWrite, Free]),
+        (&[HostRead, HostWrite, Free], &[HostRead, HostWrite, Lost, Free]),
+    ] {
+        let mut made = two_blocks();
+        let point = made.copy(7, 1, TO_HOST, Piece { dst: 0x1000, src: 0xa000, len: 64 });
+        for (is_write, stack) in [(false, 1), (true, 2), (false, 1)] {
+            let access = HostAccess { time: made.now, point, address: 0x1008, ..HostAccess::default() };
+            made.push(7, Fact::Access(HostAccess { is_write, stack, ..access }));
+        }
+        free(&mut made, 0x1000);
+        let is_left_out = move |finding: &CheckFinding| left_out.contains(&finding.id);
+        let mut checker = Checker::new(CheckOptions::default()).leaving_out(is_left_out);
+        made.feed(&mut checker);
+        checker.finish(|_| ProcessEnd::Itself);
+        let ids: Vec<FindingId> = checker.findings().iter().map(|finding| finding.id).collect();
+        assert_eq!(ids, expected, "without {left_out:?}");
+    }
+}
+
+#[test]
 fn a_free_is_reported_whenever_a_copy_that_races_is_resolved() {
     let mut made = two_blocks();
     let late = made.submit(7, SubmittedOp { work: THROUGH, ..at(1) });
