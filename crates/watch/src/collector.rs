@@ -2,7 +2,8 @@
 //!
 //! A [`Collector`] goes through all buffers again and again. It takes what is complete, frees buffers that
 //! were read to their end, and hands facts to a reader in the order of their times: facts of the last moments
-//! are kept back, since another thread may be about to write one that is older.
+//! are kept back, since another thread may be about to write one that is older. What is kept back stays as it
+//! was written, words of each thread in their order, and is merged when its time has come.
 
 use crate::{
     buffers::{BUFFER_WORDS, Buffers, FILLING, FREE, FULL},
@@ -10,7 +11,13 @@ use crate::{
     fact::{Fact, FactReader, FactSource, Nanos, Passed, Point},
     words,
 };
-use std::{collections::HashMap, sync::atomic::Ordering, thread, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, VecDeque},
+    sync::atomic::Ordering,
+    thread,
+    time::Duration,
+};
 
 /// How long a fact is kept back while the program runs, in nanoseconds, if nothing else is said.
 const DELAY: Nanos = 20_000_000;
@@ -23,10 +30,8 @@ pub struct Collector {
     buffers: Buffers,
     /// How many words of each buffer were read.
     read: Vec<usize>,
-    /// Facts that were read and not handed on, in the order of their times but for the newest.
-    waiting: Vec<Waiting>,
-    /// The time of the latest fact of each thread: what facts without a time of their own are sorted by.
-    latest: HashMap<FactSource, Nanos>,
+    /// What every thread wrote that was not handed on.
+    threads: BTreeMap<FactSource, ThreadFacts>,
     first: Sample,
     /// How many facts were known to be lost when that was last told.
     lost: u64,
@@ -34,32 +39,77 @@ pub struct Collector {
     unreadable: u64,
     /// How long a fact is kept back while the program runs.
     delay: Nanos,
-    /// When facts were last handed on.
-    handed_on: Nanos,
 }
 
-struct Waiting {
-    time: Nanos,
-    source: FactSource,
+/// Facts of a thread, in the order in which it wrote them.
+struct ThreadFacts {
+    /// Words of whole facts.
+    chunks: VecDeque<Vec<u64>>,
+    /// How many words of the first chunk were handed on.
+    used: usize,
+    /// The latest time that was handed on: facts without a time of their own come at once behind it.
+    latest: Nanos,
+}
+
+/// The next fact of a thread.
+struct NextFact {
     fact: Fact,
+    time: Nanos,
+    /// The first of the ops that have passed together, if the fact is the last of them.
+    first: Option<u64>,
+    /// How many words it has.
+    len: usize,
+}
+
+impl ThreadFacts {
+    /// The next fact that can be read, and how many before it cannot.
+    fn peek(&mut self, rate: &Rate) -> (Option<NextFact>, u64) {
+        let mut unreadable = 0;
+        while let Some(words) = self.chunks.front().map(|chunk| &chunk[self.used..]) {
+            let Some(head) = words.first() else {
+                self.chunks.pop_front();
+                self.used = 0;
+                continue;
+            };
+            // Only whole facts are kept.
+            let len = words::len(*head);
+            let fact = match words::read_range(*head, &words[1..len], rate) {
+                Some((last, first)) => Some((Fact::Passed(last), Some(first))),
+                None => words::read(*head, &words[1..len], rate).map(|fact| (fact, None)),
+            };
+            if let Some((fact, first)) = fact {
+                // Facts of one thread keep their order, whatever their times say.
+                let time = fact.time().unwrap_or(0).max(self.latest);
+                return (Some(NextFact { fact, time, first, len }), unreadable);
+            }
+            unreadable += 1;
+            self.used += len;
+        }
+        (None, unreadable)
+    }
+}
+
+impl NextFact {
+    /// Hands it on. Ops that have passed together are facts of their own for readers.
+    fn hand_on(&self, source: FactSource, reader: &mut impl FactReader) {
+        let (Fact::Passed(last), Some(first)) = (&self.fact, self.first) else {
+            return reader.take(source, &self.fact);
+        };
+        // A damaged number must not become facts without end.
+        let first = first.max(last.point.ticket.saturating_sub(MAX_TOGETHER));
+        for ticket in first..=last.point.ticket {
+            let point = Point { ticket, ..last.point };
+            reader.take(source, &Fact::Passed(Passed { point, ..*last }));
+        }
+    }
 }
 
 impl Collector {
     /// Reads the buffers of a file.
     pub fn new(buffers: Buffers) -> Collector {
         let read = vec![0; buffers.count()];
-        let (waiting, latest, first) = (Vec::new(), HashMap::new(), Sample::now());
-        Collector {
-            buffers,
-            read,
-            waiting,
-            latest,
-            first,
-            lost: 0,
-            unreadable: 0,
-            delay: DELAY,
-            handed_on: 0,
-        }
+        let (threads, first) = (BTreeMap::new(), Sample::now());
+        Collector { buffers, read, threads, first, lost: 0, unreadable: 0, delay: DELAY }
     }
 
     /// Facts are kept back for so long, in nanoseconds: a reader that needs their order to be right takes
@@ -78,35 +128,29 @@ impl Collector {
     /// Takes what is there, and hands on what is old enough.
     pub fn poll(&mut self, reader: &mut impl FactReader) {
         let now = Sample::now();
-        self.take_all(now);
-        // Sorting what is kept back each time would cost more than reading it.
-        if now.nanos >= self.handed_on + self.delay / 4 {
-            self.handed_on = now.nanos;
-            self.waiting.sort_by_key(|waiting| waiting.time);
-            self.hand_on(now.nanos.saturating_sub(self.delay), reader);
-        }
+        let rate = self.take_all(now);
+        self.hand_on(now.nanos.saturating_sub(self.delay), &rate, reader);
     }
 
     /// Hands on what happened until a moment, without the usual delay. Threads that were writing a fact at
     /// that moment have `grace` to complete it; if there is nothing to hand on, nobody waits.
     pub fn catch_up(&mut self, until: Nanos, grace: Duration, reader: &mut impl FactReader) {
-        self.take_all(Sample::now());
-        if self.waiting.iter().all(|waiting| waiting.time > until) {
+        let rate = self.take_all(Sample::now());
+        let is_due = |facts: &mut ThreadFacts| facts.peek(&rate).0.is_some_and(|next| next.time <= until);
+        if !self.threads.values_mut().any(is_due) {
             return;
         }
         thread::sleep(grace);
-        self.take_all(Sample::now());
-        self.waiting.sort_by_key(|waiting| waiting.time);
-        self.hand_on(until, reader);
+        let rate = self.take_all(Sample::now());
+        self.hand_on(until, &rate, reader);
     }
 
     /// Takes and hands on everything: the program has ended.
     pub fn finish(&mut self, reader: &mut impl FactReader) {
         // A process that goes on has nobody to wait for.
         self.buffers.head().closed.store(1, Ordering::Relaxed);
-        self.take_all(Sample::now());
-        self.waiting.sort_by_key(|waiting| waiting.time);
-        self.hand_on(Nanos::MAX, reader);
+        let rate = self.take_all(Sample::now());
+        self.hand_on(Nanos::MAX, &rate, reader);
         let count = self.lost() - self.lost;
         if count > 0 {
             self.lost += count;
@@ -114,7 +158,8 @@ impl Collector {
         }
     }
 
-    fn take_all(&mut self, now: Sample) {
+    /// Takes what is complete in all buffers, and says how its times are to be read.
+    fn take_all(&mut self, now: Sample) -> Rate {
         let mut samples = vec![];
         let mut order: Vec<(u64, usize)> = Vec::new();
         for index in 0..self.buffers.count() {
@@ -132,6 +177,7 @@ impl Collector {
         self.first = samples.into_iter().chain([self.first]).min_by_key(|sample| sample.nanos).unwrap_or(now);
         let rate = Rate::between(self.first, now);
         order.into_iter().for_each(|(_, index)| self.take_buffer(index, &rate));
+        rate
     }
 
     fn take_buffer(&mut self, index: usize, rate: &Rate) {
@@ -142,55 +188,45 @@ impl Collector {
             process: buffer.process.load(Ordering::Relaxed),
             thread: buffer.thread.load(Ordering::Relaxed),
         };
-        let words = self.buffers.complete(index, self.read[index]);
+        let mut words = self.buffers.complete(index, self.read[index]);
         self.read[index] += words.len();
+        let whole = whole_facts(&words);
+        self.unreadable += u64::from(whole < words.len());
+        words.truncate(whole);
         // A thread whose first fact has no time of its own began to write when it claimed its buffer.
-        self.latest.entry(source).or_insert_with(|| rate.nanos(buffer.sample().ticks));
-        self.take_words(source, &words, rate);
+        let new =
+            || ThreadFacts { chunks: VecDeque::new(), used: 0, latest: rate.nanos(buffer.sample().ticks) };
+        let facts = self.threads.entry(source).or_insert_with(new);
+        if whole > 0 {
+            facts.chunks.push_back(words);
+        }
         if is_full {
             self.read[index] = 0;
             self.buffers.release(index);
         }
     }
 
-    fn take_words(&mut self, source: FactSource, mut words: &[u64], rate: &Rate) {
-        while let Some(head) = words.first() {
-            let len = words::len(*head);
-            let Some((of_fact, rest)) = words.split_at_checked(len).filter(|_| len > 0) else {
-                self.unreadable += 1;
-                return;
-            };
-            if let Some((last, first)) = words::read_range(*head, &of_fact[1..], rate) {
-                self.keep_range(source, last, first);
-            } else if let Some(fact) = words::read(*head, &of_fact[1..], rate) {
-                self.keep(source, fact);
-            } else {
-                self.unreadable += 1;
+    /// Merges the facts of all threads up to a moment.
+    fn hand_on(&mut self, until: Nanos, rate: &Rate, reader: &mut impl FactReader) {
+        let mut threads: Vec<(FactSource, &mut ThreadFacts, Option<NextFact>)> = Vec::new();
+        let mut order = BinaryHeap::new();
+        for (source, facts) in &mut self.threads {
+            let (next, unreadable) = facts.peek(rate);
+            self.unreadable += unreadable;
+            order.extend(next.as_ref().map(|next| Reverse((next.time, threads.len()))));
+            threads.push((*source, facts, next));
+        }
+        while let Some(Reverse((time, index))) = order.pop().filter(|Reverse((time, _))| *time <= until) {
+            let (source, facts, next) = &mut threads[index];
+            if let Some(next) = next.take() {
+                next.hand_on(*source, reader);
+                (facts.used, facts.latest) = (facts.used + next.len, time);
             }
-            words = rest;
+            let (following, unreadable) = facts.peek(rate);
+            self.unreadable += unreadable;
+            order.extend(following.as_ref().map(|next| Reverse((next.time, index))));
+            *next = following;
         }
-    }
-
-    /// Ops that have passed together are facts of their own for readers.
-    fn keep_range(&mut self, source: FactSource, last: Passed, first: u64) {
-        // A damaged number must not become facts without end.
-        let first = first.max(last.point.ticket.saturating_sub(MAX_TOGETHER));
-        for ticket in first..=last.point.ticket {
-            let point = Point { ticket, ..last.point };
-            self.keep(source, Fact::Passed(Passed { point, ..last }));
-        }
-    }
-
-    fn keep(&mut self, source: FactSource, fact: Fact) {
-        let latest = self.latest.entry(source).or_default();
-        // Facts of one thread keep their order, whatever their times say.
-        *latest = fact.time().unwrap_or(0).max(*latest);
-        self.waiting.push(Waiting { time: *latest, source, fact });
-    }
-
-    fn hand_on(&mut self, until: Nanos, reader: &mut impl FactReader) {
-        let count = self.waiting.partition_point(|waiting| waiting.time <= until);
-        self.waiting.drain(..count).for_each(|waiting| reader.take(waiting.source, &waiting.fact));
     }
 
     /// Frees the buffers of processes that are gone: nobody fills them any more. To be called after a poll.
@@ -208,7 +244,20 @@ impl Collector {
                 state.store(FULL, Ordering::Release);
             }
         }
+        self.threads.retain(|source, facts| !facts.chunks.is_empty() || !is_gone(*source));
     }
+}
+
+/// How many of the words are whole facts.
+fn whole_facts(words: &[u64]) -> usize {
+    let mut whole = 0;
+    while let Some(head) = words.get(whole) {
+        match words::len(*head) {
+            len if len > 0 && whole + len <= words.len() => whole += len,
+            _ => break,
+        }
+    }
+    whole
 }
 
 const _: () = assert!(BUFFER_WORDS < u32::MAX as usize);
