@@ -75,6 +75,15 @@ pub(crate) fn lent(base: usize, name: &str) {
     }
 }
 
+/// The calling thread has learnt that work of another process has passed.
+pub(crate) fn joined_outside() {
+    if site::is_on()
+        && let Some(writer) = watching::writer()
+    {
+        writer.write(&Fact::JoinedOutside { time: ticks() });
+    }
+}
+
 /// A stream has a name for the program, or none: what it is for.
 pub(crate) fn name_stream(stream: &Stream, purpose: StreamPurpose, handle: usize) {
     if site::is_on()

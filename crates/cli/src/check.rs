@@ -123,7 +123,7 @@ pub fn main(args: &CheckArgs) -> ExitCode {
     let ran = match args.seeds {
         None if args.answer => run_answering(args, &suppressions, &mut reader),
         None => run_once(args, &[], &mut reader),
-        Some(count) => seeds::run_all(args, count, &mut reader),
+        Some(count) => seeds::run_all(args, count, &suppressions, &mut reader),
     };
     match ran {
         Ok(watched) => ExitCode::from(finish(args, reader, &suppressions, &watched)),

@@ -131,6 +131,13 @@ pub enum Fact {
         key: u64,
     },
 
+    /// A thread has learnt that work of another process has passed: it has waited for a record of that one,
+    /// or asked, and the answer was yes.
+    JoinedOutside {
+        /// When.
+        time: Nanos,
+    },
+
     /// An op was given to a stream, which took it.
     Submitted(SubmittedOp),
     /// More pieces of the batch that was submitted as `point`.
@@ -295,6 +302,7 @@ impl Fact {
             | Fact::Forgotten { time, .. }
             | Fact::Reused { time, .. }
             | Fact::Lent { time, .. }
+            | Fact::JoinedOutside { time }
             | Fact::Failure { time, .. }
             | Fact::Refused { time, .. }
             | Fact::Begun { time, .. }

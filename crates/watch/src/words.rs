@@ -62,6 +62,7 @@ mod kind {
     pub const TOUCHED: u16 = 38;
     pub const FAILURE: u16 = 40;
     pub const LENT: u16 = 41;
+    pub const JOINED_OUTSIDE: u16 = 42;
 }
 
 /// The first word of a fact: its kind, how many words it takes, and 32 bits of its own.

@@ -8,7 +8,7 @@
 mod captured;
 
 pub use super::ipc_event::EVENT_HANDLE;
-use super::ipc_event::SharedEvent;
+use super::ipc_event::{CompleteRecord, SharedEvent};
 use crate::{
     Error, Result,
     arguments::{limit_ms, refuse},
@@ -20,6 +20,7 @@ use crate::{
     interrupt,
     state::{Here, OpenedEngine, StreamEntry, engine},
     waits::{self, Until},
+    watched,
 };
 use captured::{CapturedRecord, ExternalFlag, ExternalUse};
 pub use captured::{record_with_flag, wait_with_flag};
@@ -309,7 +310,10 @@ pub fn synchronize(here: &Here, handle: usize, limit: Option<Duration>) -> Resul
         Some(ipc) => ipc.latest()?,
         None => entry.event.latest().map(|mark| mark as Arc<dyn Fence>),
     };
-    let Some(latest) = latest else { return Ok(()) };
+    let Some(latest) = latest else {
+        entry.ipc.iter().filter_map(SharedEvent::completed).for_each(|record| joined(&record));
+        return Ok(());
+    };
     interrupt::wait(here, limit, |limit| latest.wait(limit)).map_err(|error| match (error.kind, limit) {
         (Kind::Timeout, Some(limit)) => {
             let note = format!("event {handle:#x} is not complete after {} ms", limit.as_millis());
@@ -317,8 +321,25 @@ pub fn synchronize(here: &Here, handle: usize, limit: Option<Duration>) -> Resul
         }
         _ => error.into(),
     })?;
-    engine()?.runtime.joined(&*latest, JoinKind::Wait);
+    match latest.point() {
+        // A record of another process is a gate.
+        None if entry.ipc.is_some() => watched::joined_outside(),
+        _ => engine()?.runtime.joined(&*latest, JoinKind::Wait),
+    }
     Ok(())
+}
+
+/// The calling thread has learnt that a record of an event of several processes is complete.
+fn joined(record: &CompleteRecord) {
+    match record {
+        CompleteRecord::None => {}
+        CompleteRecord::Foreign => watched::joined_outside(),
+        CompleteRecord::Own(fence) => {
+            if let Ok(engine) = engine() {
+                engine.runtime.joined(&**fence, JoinKind::Query);
+            }
+        }
+    }
 }
 
 /// aclrtEventElapsedTime in milliseconds.
@@ -386,7 +407,9 @@ impl EventEntry {
     /// Whether everything it captured was done without a failure.
     fn is_complete(&self) -> bool {
         if let Some(ipc) = &self.ipc {
-            return ipc.is_complete();
+            let completed = ipc.completed();
+            completed.iter().for_each(joined);
+            return completed.is_some();
         }
         match self.event.latest() {
             None => self.made == EventMaker::ExWithFlag,

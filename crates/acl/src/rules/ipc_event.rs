@@ -41,6 +41,16 @@ pub(super) struct SharedEvent {
     is_makers: bool,
 }
 
+/// A record that is complete.
+pub(super) enum CompleteRecord {
+    /// There is none, which counts as complete.
+    None,
+    /// Of this process, and what it is done by.
+    Own(Arc<dyn Fence>),
+    /// Of another process.
+    Foreign,
+}
+
 /// An event of several processes; all handles of this process share it.
 struct IpcEvent {
     records: Arc<EventRecords>,
@@ -147,18 +157,19 @@ impl SharedEvent {
         Ok(Some(IpcEvent::wait_for(&self.event, record)?))
     }
 
-    /// Whether the latest record of any process is complete.
-    pub fn is_complete(&self) -> bool {
+    /// The latest record of any process, if it is complete.
+    pub fn completed(&self) -> Option<CompleteRecord> {
         let newest = lock(&self.event.newest);
         let record = self.event.records.latest();
         match &*newest {
-            Some((own, fence)) if *own == record => fence.is_done(),
+            Some((own, fence)) if *own == record => {
+                fence.is_done().then(|| CompleteRecord::Own(fence.clone()))
+            }
+            _ if record == RecordId::default() => Some(CompleteRecord::None),
             _ => {
                 let is_complete = self.event.records.is_complete(record);
-                if is_complete {
-                    self.event.records.wait_elsewhere(record);
-                }
-                is_complete
+                is_complete.then(|| self.event.records.wait_elsewhere(record))?;
+                Some(CompleteRecord::Foreign)
             }
         }
     }

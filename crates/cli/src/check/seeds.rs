@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 
 use ferry_terminal::{Colour, Terminal};
-use ferry_watch::check::CheckFinding;
+use ferry_watch::check::{CheckFinding, FindingSeverity};
 
-use super::{CheckArgs, CheckReader, run_once};
+use super::{CheckArgs, CheckReader, run_once, suppressions::Suppressions};
 use crate::run::StartFailure;
 use crate::watched::Watched;
 
@@ -17,6 +17,7 @@ const NAMED: usize = 20;
 pub(super) fn run_all(
     args: &CheckArgs,
     count: u64,
+    suppressions: &Suppressions,
     reader: &mut CheckReader,
 ) -> Result<Watched, StartFailure> {
     let terminal = Terminal::stderr();
@@ -26,7 +27,7 @@ pub(super) fn run_all(
     let mut lost = 0;
     for seed in 1..=count {
         terminal.show(&format!("seed {seed} of {count}, {} failed", failed.len()));
-        let before = seen(reader.checker.findings());
+        let before = errors(reader.checker.findings(), suppressions);
         let variable = |name, value: String| (name, OsString::from(value));
         let mut more = vec![variable("FERRY_SEED", seed.to_string())];
         if !args.machine.has_schedule() {
@@ -34,7 +35,7 @@ pub(super) fn run_all(
         }
         let watched = run_once(args, &more, reader)?;
         lost += watched.lost;
-        if watched.code != 0 || seen(reader.checker.findings()) > before {
+        if watched.code != 0 || errors(reader.checker.findings(), suppressions) > before {
             failed.push(seed);
             first = first.or(Some(watched));
         }
@@ -49,8 +50,11 @@ pub(super) fn run_all(
     Ok(Watched { lost, ..watched })
 }
 
-fn seen(findings: &[CheckFinding]) -> u64 {
-    findings.iter().map(|finding| finding.count).sum()
+/// How many errors there were so far that are not to be left out.
+fn errors(findings: &[CheckFinding], suppressions: &Suppressions) -> u64 {
+    let is_error =
+        |finding: &&CheckFinding| finding.severity == FindingSeverity::Error && !suppressions.cover(finding);
+    findings.iter().filter(is_error).map(|finding| finding.count).sum()
 }
 
 fn told(failed: &[u64], count: u64) -> String {

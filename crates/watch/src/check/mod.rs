@@ -81,8 +81,8 @@ pub struct Checker {
     /// Memory that processes share.
     shared: SharedRaces,
     findings: Vec<CheckFinding>,
-    /// The finding of each id with these two stacks in this process.
-    by_stack: HashMap<(FindingId, u32, [u64; 2]), usize>,
+    /// The finding of each id with these two stacks, the first of which is of this process.
+    by_stack: HashMap<(FindingId, u32, StackPair), usize>,
     /// The finding of each id with these two paths of calls, of all processes or of one.
     by_path: HashMap<(FindingId, Option<u32>, [String; 2]), usize>,
     /// Sentences about what could not be seen, each once.
@@ -92,6 +92,9 @@ pub struct Checker {
     lost: u64,
     left_out: Option<LeftOut>,
 }
+
+/// Two stacks as numbers, and the process of the second if it is another one.
+type StackPair = ([u64; 2], Option<u32>);
 
 /// Whether a finding is left out of the report.
 type LeftOut = Box<dyn Fn(&CheckFinding) -> bool>;
@@ -238,7 +241,7 @@ impl Checker {
         self.judge_by(number, |process, names, found| process.finish(names, end, found));
         self.processes.remove(&number);
         // The next program with this number counts its stacks anew.
-        self.by_stack.retain(|(_, process, _), _| *process != number);
+        self.by_stack.retain(|(_, process, (_, other)), _| *process != number && *other != Some(number));
     }
 
     /// Counts what was seen before; else symbolises it.
@@ -364,17 +367,18 @@ impl Checker {
 
 /// The stacks of where it went wrong and of what it collides with, as numbers; of a call without one the
 /// return address, which is no number of a stack.
-fn stacks(raw: &RawFinding) -> [u64; 2] {
+fn stacks(raw: &RawFinding) -> StackPair {
     let of = |site: CallSite| if site.stack == 0 { site.caller } else { u64::from(site.stack) };
     let access = match raw.access {
         RawPlace::Call(site) | RawPlace::Before(site) => of(site),
         RawPlace::Program { stack, .. } => u64::from(stack),
     };
-    let mut both = [access, raw.work.map_or(0, |work| of(work.site))];
-    if raw.id == FindingId::StreamRace {
+    let (mut both, other) =
+        ([access, raw.work.map_or(0, |work| of(work.site))], raw.work.and_then(|work| work.process));
+    if raw.id == FindingId::StreamRace && other.is_none() {
         both.sort_unstable();
     }
-    both
+    (both, other)
 }
 
 #[cfg(test)]

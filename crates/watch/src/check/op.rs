@@ -107,6 +107,11 @@ impl CheckedOp {
             || self.joined_by.get().is_some_and(|join| join <= later.view.join)
     }
 
+    /// The same, and not the other way round: an op is not strictly before itself.
+    pub fn is_strictly_before(&self, later: &CheckedOp) -> bool {
+        self.comes_before(later) && !later.comes_before(self)
+    }
+
     /// Whether one of the two has always passed when the other begins, whichever was launched first: an
     /// execution of a graph that was deferred comes with its call, and later in the streams of the graph.
     pub fn is_ordered_with(&self, other: &CheckedOp) -> bool {

@@ -9,7 +9,7 @@
 //! order in which each follows what it depends on.
 //! Arrows: it knows facts, and nothing of memory or findings.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 
 use super::ended::EndedStreams;
@@ -25,10 +25,14 @@ const KEPT_HISTORY: usize = 1 << 14;
 /// For each other stream, the newest op that comes before.
 pub type StreamClock = BTreeMap<u32, u64>;
 
+/// How many joins of a stream are kept.
+const KEPT_JOINS: usize = 8;
+
 /// For each stream, the newest op that the host has joined.
 #[derive(Default)]
 pub struct JoinedTickets {
-    tickets: HashMap<u32, u64>,
+    /// How far the last joins of a stream went that went further than those before, and their numbers.
+    tickets: HashMap<u32, VecDeque<(u64, u64)>>,
     /// Streams that are gone, of which everything was joined.
     ended: EndedStreams,
 }
@@ -41,12 +45,23 @@ impl JoinedTickets {
 
     fn newest(&self, stream: u32) -> u64 {
         let ended = || if self.ended.contains(stream) { u64::MAX } else { 0 };
-        self.tickets.get(&stream).copied().unwrap_or_else(ended)
+        let newest = self.tickets.get(&stream).and_then(VecDeque::back);
+        newest.map_or_else(ended, |(ticket, _)| *ticket)
     }
 
-    fn raise(&mut self, point: Point) {
+    /// The number of the join by which the host knows the point, as far as that is kept.
+    fn number(&self, point: Point) -> Option<u64> {
+        let joins = self.tickets.get(&point.stream)?;
+        joins.iter().find(|(ticket, _)| point.ticket <= *ticket).map(|(_, join)| *join)
+    }
+
+    fn raise(&mut self, point: Point, join: u64) {
         if !self.has(point) {
-            self.tickets.insert(point.stream, point.ticket);
+            let joins = self.tickets.entry(point.stream).or_default();
+            joins.push_back((point.ticket, join));
+            if joins.len() > KEPT_JOINS {
+                joins.pop_front();
+            }
         }
     }
 
@@ -119,15 +134,12 @@ impl StreamOrder {
     fn remember(&mut self, past: Past) {
         self.history.push(past);
         if self.history.len() > KEPT_HISTORY {
-            let mut froms = self.history.iter().map(|past| past.from).collect::<Vec<_>>().into_iter();
-            let mut is_second = false;
+            // Of each two the later one stays, the newest of all among them, and begins where the other did.
+            let (froms, mut place): (Vec<u64>, _) = (self.history.iter().map(|past| past.from).collect(), 0);
             self.history.retain_mut(|past| {
-                is_second = !is_second;
-                if !is_second {
-                    past.from = froms.next().unwrap_or(past.from);
-                    froms.next();
-                }
-                !is_second
+                past.from = froms[usize::saturating_sub(place, 1)];
+                place += 1;
+                (froms.len() - place) % 2 == 0
             });
         }
     }
@@ -167,6 +179,12 @@ impl OpOrder {
     /// What the host has joined so far.
     pub fn joined(&self) -> &JoinedTickets {
         &self.joined
+    }
+
+    /// The number of the join by which the host knows the point, if it does: of an op that is told after its
+    /// join.
+    pub fn joined_by(&self, point: Point) -> Option<u64> {
+        self.joined.has(point).then(|| self.joined.number(point).unwrap_or(self.join))
     }
 
     /// What the host knows now.
@@ -288,7 +306,7 @@ impl OpOrder {
     }
 
     fn raise(&mut self, point: Point) {
-        self.joined.raise(point);
+        self.joined.raise(point, self.join);
         // An op that waits to come out may follow one that was joined after it was submitted.
         let is_free = |own: &&mut StreamOrder| self.pending == 0 || own.history.len() > KEPT_HISTORY;
         if let Some(own) = self.streams.get_mut(&point.stream).filter(is_free) {

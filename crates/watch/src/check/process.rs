@@ -171,12 +171,7 @@ impl ProcessCheck {
                     self.lent.push(LentRange { start, end, key: *key });
                 }
             }
-            Fact::Call(call) if call.code == 0 => {
-                let name = names.symbols.function(names.process, call.site.function).unwrap_or_default();
-                if name.contains("Event") && (name.contains("Synchronize") || name.contains("Query")) {
-                    self.order.join_outside();
-                }
-            }
+            Fact::JoinedOutside { .. } => self.order.join_outside(),
             Fact::Failure { time, site, code, message } => {
                 self.failed(names, source, (*time, *site, *code), message, found);
             }
@@ -253,8 +248,7 @@ impl ProcessCheck {
         let pieces = accesses::pieces(&work, resolved);
         let bytes = if work.bytes() > 0 { work.bytes() } else { pieces.iter().map(|piece| piece.len).sum() };
         let is_joined = self.order.joined().has(point);
-        // Told late: whoever joined it may have done so before anything that is still to come.
-        let joined_by = Cell::new(is_joined.then_some(0));
+        let joined_by = Cell::new(self.order.joined_by(point));
         let op = Rc::new(CheckedOp {
             point,
             time,

@@ -32,6 +32,16 @@ impl LastOps {
         self.writer.iter().chain(&self.readers)
     }
 
+    /// A write: what comes before it need not be kept. One that comes before the last write, though it was
+    /// launched later, need not be kept itself.
+    fn written_by(&mut self, op: &Rc<CheckedOp>) {
+        if self.writer.as_ref().is_some_and(|writer| op.is_strictly_before(writer)) {
+            return;
+        }
+        self.writer = Some(op.clone());
+        self.readers.retain(|reader| op.is_strictly_before(reader));
+    }
+
     /// Keeps what is not joined; false if that is nothing.
     fn keep_unjoined(&mut self) -> bool {
         self.writer.take_if(|op| op.is_joined());
@@ -77,8 +87,7 @@ impl OpRaces {
                         note(&mut races, earlier, (from, to), (was_written, is_write));
                     }
                     if is_write {
-                        last.writer = Some(op.clone());
-                        last.readers.clear();
+                        last.written_by(op);
                     } else if !last.all().any(|other| Rc::ptr_eq(other, op)) {
                         last.readers.retain(|reader| !reader.comes_before(op));
                         last.readers.push(op.clone());
@@ -179,7 +188,7 @@ mod tests {
     /// With what the last of the ops races, and over which bytes.
     #[test]
     fn ops_race_if_they_meet_one_writes_and_nothing_orders_them() {
-        let table: [(&str, Ops, Told); 12] = [
+        let table: [(&str, Ops, Told); 14] = [
             ("two reads", vec![(op(1, 1, &[]), read(0, 8)), (op(2, 1, &[]), read(0, 8))], vec![]),
             (
                 "a write and a read",
@@ -202,6 +211,24 @@ mod tests {
                 "a wait, launched the other way round",
                 vec![(op(2, 1, &[(1, 1)]), write(0, 8)), (op(1, 1, &[]), write(0, 8))],
                 vec![],
+            ),
+            (
+                "a write that was launched the other way round hides no later one",
+                vec![
+                    (op(2, 1, &[(1, 1)]), write(0, 8)),
+                    (op(1, 1, &[]), write(0, 8)),
+                    (op(3, 1, &[(1, 1)]), write(0, 8)),
+                ],
+                vec![((2, 1), (0, 8))],
+            ),
+            (
+                "nor a later read",
+                vec![
+                    (op(2, 1, &[(1, 1)]), read(0, 8)),
+                    (op(1, 1, &[]), write(0, 8)),
+                    (op(3, 1, &[(1, 1)]), write(0, 8)),
+                ],
+                vec![((2, 1), (0, 8))],
             ),
             ("a wait", vec![(op(1, 1, &[]), write(0, 8)), (op(2, 1, &[(1, 1)]), write(0, 8))], vec![]),
             (

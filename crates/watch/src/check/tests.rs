@@ -203,6 +203,31 @@ fn what_comes_behind_a_finding_that_is_left_out_is_found() {
 }
 
 #[test]
+fn a_copy_that_is_told_after_its_join_races_with_what_was_submitted_before_that() {
+    for (is_before, expected) in [(true, &[FindingId::StreamRace][..]), (false, &[])] {
+        let mut made = two_blocks();
+        let piece = Piece { dst: 0xa000, src: 0x1000, len: 64 };
+        if is_before {
+            made.copy(7, 2, TO_DEVICE, piece);
+        }
+        let late = made.copy(8, 1, TO_DEVICE, piece);
+        let told_late = made.facts.pop().expect("its submission");
+        made.synchronize(7, late, made.now);
+        if !is_before {
+            made.copy(7, 2, TO_DEVICE, piece);
+        }
+        let other = made.copy(7, 3, TO_DEVICE, Piece { dst: 0xb000, ..piece });
+        made.synchronize(7, other, made.now);
+        made.facts.push(told_late);
+        let mut checker = Checker::new(CheckOptions::default());
+        made.feed(&mut checker);
+        checker.finish(|_| ProcessEnd::Unknown);
+        let ids: Vec<FindingId> = checker.findings().iter().map(|finding| finding.id).collect();
+        assert_eq!(ids, expected, "submitted before the join: {is_before}");
+    }
+}
+
+#[test]
 fn a_free_is_reported_whenever_a_copy_that_races_is_resolved() {
     let mut made = two_blocks();
     let late = made.submit(7, SubmittedOp { work: THROUGH, ..at(1) });

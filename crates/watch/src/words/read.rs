@@ -138,6 +138,7 @@ impl Unread<'_> {
                 let (time, site, code) = (self.time()?, self.site()?, self.next()? as u32 as i32);
                 Fact::Failure { time, site, code, message: self.text()? }
             }
+            kind::JOINED_OUTSIDE => Fact::JoinedOutside { time: self.time()? },
             kind::LENT => Fact::Lent { time: self.time()?, base: self.next()?, key: self.next()? },
             kind::LOST => Fact::Lost { count: self.next()? },
             kind::ACCESS => Fact::Access(self.access()?),

@@ -185,6 +185,10 @@ fn write_other(fact: &Fact, to: &mut impl WordSink) -> u16 {
             text(message, to);
             kind::FAILURE
         }
+        Fact::JoinedOutside { time } => {
+            to.put(*time);
+            kind::JOINED_OUTSIDE
+        }
         Fact::Lent { time, base, key } => {
             [*time, *base, *key].into_iter().for_each(|word| to.put(word));
             kind::LENT
