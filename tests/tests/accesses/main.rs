@@ -324,6 +324,13 @@ fn registered_memory_that_is_moved_or_mapped_anew_is_the_programs() {
 }
 
 #[test]
+fn parts_of_the_memory_may_have_other_rights_and_advice() {
+    let mut seen = run("rights", false);
+    let Some(told) = seen.accesses("rights") else { return };
+    assert_eq!(told, [("write", "source", true)]);
+}
+
+#[test]
 fn a_device_pointer_is_told_and_the_signal_takes_its_course() {
     let (mut seen, status, said) = run_to_any_end("device_pointer", false);
     assert_eq!(status.signal(), Some(libc::SIGSEGV), "{said}");

@@ -509,6 +509,27 @@ static void device_handler(void)
     join();
 }
 
+/* Parts of the memory get other rights or advice, so that the kernel has several mappings of it. */
+static void rights(void)
+{
+    for (int turn = 0; turn < 3; turn++) {
+        char *part = (char *)host + (size_t)turn * 65536;
+        up(0, SIZE);
+        join();
+        CHECK(mprotect(part + 4096, 4096, PROT_READ) == 0);
+        read_byte((size_t)turn * 65536 + 4096);
+        CHECK(mprotect(part + 4096, 4096, PROT_READ | PROT_WRITE) == 0);
+        CHECK(madvise(part + 12288, 4096, MADV_DONTDUMP) == 0);
+        CHECK(mlock(part, 16384) == 0 || errno == ENOMEM || errno == EPERM);
+        write_byte((size_t)turn * 65536);
+        memset(part, turn, 65536);
+        CHECK(part[20000] == turn);
+    }
+    up(0, SIZE);
+    write_byte(131072 + 8192);
+    join();
+}
+
 static void device_pointer(void) { *(volatile char *)device = 1; }
 
 static const struct {
@@ -521,7 +542,7 @@ static const struct {
     {"registered_again", registered_again},
     {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
     {"registered", registered}, {"moves", moves}, {"device_pointer", device_pointer},
-    {"remapped", remapped}, {"others", others},     {"device_handler", device_handler},
+    {"rights", rights},     {"remapped", remapped}, {"others", others},     {"device_handler", device_handler},
 };
 
 int main(int count, char **words)

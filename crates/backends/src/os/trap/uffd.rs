@@ -285,12 +285,12 @@ impl Uffd {
     }
 
     fn put_into_table(&self, range: &Range<usize>, mode: u64) -> bool {
-        let mut start = range.start;
+        let (mut start, mut at_once) = (range.start, range.len());
         while start < range.end {
-            let len = (range.end - start) as u64;
-            let mut request = Continue { start: start as u64, len, mode, mapped: 0 };
+            let len = at_once.min(range.end - start);
+            let mut request = Continue { start: start as u64, len: len as u64, mode, mapped: 0 };
             match self.ask(IOCTL_CONTINUE, &mut request).map_err(|why| why.raw_os_error()) {
-                Ok(()) => break,
+                Ok(()) => start += len,
                 Err(_) if request.mapped > 0 => start += request.mapped as usize,
                 // In the page table already.
                 Err(Some(libc::EEXIST)) => start += page_size(),
@@ -299,8 +299,14 @@ impl Uffd {
                     // A kernel that does not know how: whoever waits comes again, and no page is tried so.
                     if why == Some(libc::EINVAL) && mode & FOR_READING != 0 {
                         self.can_protect.store(false, Ordering::Relaxed);
+                        break;
                     }
-                    break;
+                    // The program has given a part of the memory other rights or advice, so that it is
+                    // several mappings, of which the kernel takes one at a time.
+                    match len > page_size() {
+                        true => at_once = page_size(),
+                        false => start += page_size(),
+                    }
                 }
             }
         }
