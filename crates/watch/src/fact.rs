@@ -481,6 +481,9 @@ pub struct SubmittedOp {
     pub task: Option<TaskId>,
 }
 
+/// Bytes of a descriptor ([`Work::Through`]).
+pub const DESCRIPTOR_BYTES: u64 = 56;
+
 /// A task of a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskId {

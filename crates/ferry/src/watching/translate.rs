@@ -2,9 +2,10 @@
 
 use ferry_core::{
     Block, Fence, Fill, Gate, Home, Indirect, Linear, Op, Origin, Plan, Reduction, Route, Rows, Seen,
-    indirect::Through, observe::TaskId as EngineTask,
+    indirect::{DESCRIPTOR_LEN, Through},
+    observe::TaskId as EngineTask,
 };
-use ferry_watch::fact::{self, Awaited, Piece, TaskId, Work};
+use ferry_watch::fact::{self, Awaited, DESCRIPTOR_BYTES, Piece, TaskId, Work};
 use std::sync::Arc;
 
 /// How many pieces of a batch a fact has if not all are wanted.
@@ -112,6 +113,8 @@ pub(super) fn lines(rows: Rows) -> impl Iterator<Item = Piece> {
     };
     (0..rows.height).map(line)
 }
+
+const _: () = assert!(DESCRIPTOR_LEN as u64 == DESCRIPTOR_BYTES);
 
 fn late_bound(late: &Indirect) -> Work {
     let (cells, len) = match late.through {

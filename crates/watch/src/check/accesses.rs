@@ -1,6 +1,6 @@
 //! Which bytes an op reads and writes, in the engine's addresses.
 
-use crate::fact::{Piece, Rows, Work};
+use crate::fact::{DESCRIPTOR_BYTES, Piece, Rows, Work};
 
 /// Bytes in a row that an op reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,8 +34,11 @@ pub fn of(work: &Work, pieces: &[Piece]) -> Vec<ByteAccess> {
     }
     match work {
         Work::Fill { dst, len, .. } => all.push(access(*dst, *len, true)),
-        // It reads where to copy when it runs. The library itself looks after descriptors.
-        Work::Through { cells, len: 1.., .. } => {
+        // It reads where to copy when it runs.
+        Work::Through { cells: [descriptor, _], len: 0, .. } => {
+            all.push(access(*descriptor, DESCRIPTOR_BYTES, false));
+        }
+        Work::Through { cells, .. } => {
             all.extend(cells.map(|cell| access(cell, size_of::<u64>() as u64, false)));
         }
         _ => {}
@@ -155,7 +158,7 @@ mod tests {
         };
         let copy = [(1000, 1010, false), (0, 10, true)];
         assert_eq!(found([500, 508], 10), [&[(500, 516, false)], &copy[..]].concat());
-        assert_eq!(found([500, 0], 0), copy, "a descriptor");
+        assert_eq!(found([500, 0], 0), [&[(500, 556, false)], &copy[..]].concat(), "a descriptor");
     }
 
     #[test]

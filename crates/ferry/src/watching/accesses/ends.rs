@@ -1,7 +1,7 @@
 //! What an op touches and awaits, as both ways to see accesses need it.
 
 use crate::watching::translate;
-use ferry_core::{Fence, Gate, Op, Point, Seen};
+use ferry_core::{Fence, Gate, Op, Point, Seen, indirect::Through};
 use ferry_watch::fact::{self, Awaited};
 use std::{cell::RefCell, sync::Arc};
 
@@ -70,6 +70,12 @@ fn ends_of(op: &Op, end: &mut impl FnMut(usize, usize, bool)) {
             }
         }
         Op::Fill(fill) => end(fill.dst, fill.len, true),
+        // Where its addresses are read; what they are is not known yet, and it is memory of a device.
+        Op::CopyThrough(late) => {
+            if let Through::Cells { dst, src, .. } = late.through {
+                [dst, src].map(|cell| end(cell.at, size_of::<u64>(), false));
+            }
+        }
         Op::After(after) => ends_of(&after.1, end),
         _ => {}
     }
