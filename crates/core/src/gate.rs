@@ -11,12 +11,13 @@ use crate::{
 use std::{
     any::Any,
     mem,
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
 /// Done when it was opened, or when the fence that it was bound to is done, whichever came first.
-#[derive(Default)]
 pub struct Gate {
+    number: u64,
     state: Mutex<State>,
     moved: Condvar,
 }
@@ -38,12 +39,16 @@ impl Default for State {
 impl Gate {
     /// A gate that is shut.
     pub fn new() -> Arc<Gate> {
-        Arc::default()
+        // Numbers and nothing else, so runtimes may share it. An address would be used again, and observers
+        // are not told when a gate that was opened is gone.
+        static GATES: AtomicU64 = AtomicU64::new(1);
+        let number = GATES.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Gate { number, state: Mutex::default(), moved: Condvar::default() })
     }
 
-    /// What observers know it by as long as it is there.
+    /// What observers know it by; no two gates of a process have the same.
     pub fn number(&self) -> u64 {
-        std::ptr::from_ref(self).addr() as u64
+        self.number
     }
 
     /// Completes the gate. No effect on a gate that is already bound.

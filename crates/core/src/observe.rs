@@ -70,6 +70,9 @@ pub enum JoinKind {
     Query,
     /// It runs a function that was submitted as the next op of the stream.
     Function,
+    /// It runs a function of the library's own that submits the tasks of a graph, whose turn has come. It
+    /// tells the program nothing.
+    Launch,
     /// It ended the work of the stream in place of waiting for it.
     Abort,
     /// Another process has waited for it, and may have told this one.

@@ -4,7 +4,7 @@ use crate::{
     DeviceId, Ends, Error, Fence, Footprint, Gate, JoinKind, Linear, Mark, Memory, Observer, Observers, Op,
     Plan, Point, Recorder, Result, Seen, Status, Ticket,
     indirect::Through,
-    submissions::{NestedWork, StreamState, Submitted},
+    submissions::{FunctionOf, NestedWork, StreamState, Submitted},
     sync::{Arc, MutexGuard, Weak, lock},
     uses::Touched,
 };
@@ -168,15 +168,14 @@ impl Stream {
     }
 
     /// As [`call`](Self::call), for a function of the library's own: that it runs tells the program nothing.
-    /// It
-    /// is given the point before it.
+    /// It is given the point before it.
     pub fn call_internal(&self, function: impl FnOnce(Point) + Send + 'static) -> Result<Ticket> {
         let mut last = lock(&self.state.submitted);
         let behind = Point { stream: self.id, ticket: last.ticket };
-        last.is_internal = true;
+        last.function_of = FunctionOf::Library;
         // SAFETY: the op has no addresses.
         let taken = unsafe { self.hand_over(&mut last, Op::Call(Box::new(move || function(behind)))) };
-        last.is_internal = false;
+        last.function_of = FunctionOf::Program;
         taken
     }
 
@@ -215,21 +214,21 @@ impl Stream {
         }
         let next = Point { stream: self.id, ticket: last.ticket + 1 };
         self.tell(|observer| observer.made(next, Seen::Op(&op)));
-        let op = if last.is_internal { op } else { self.told_when_called(last.ticket, op) };
+        let op = self.told_when_called(last.function_of.told(), last.ticket, op);
         // SAFETY: passed on from the caller.
         let submit = || unsafe { self.state.queue.submit(op) };
         self.tell_taken(next, None, self.status().refusal().map_or_else(submit, Err))
     }
 
-    /// The op; if it is a function, its thread learns that the work up to `before` has passed.
-    fn told_when_called(&self, before: Ticket, op: Op) -> Op {
+    /// The op; if it is a function, its thread learns that the work up to `before` has passed, in this way.
+    fn told_when_called(&self, how: Option<JoinKind>, before: Ticket, op: Op) -> Op {
         let behind = Point { stream: self.id, ticket: before };
-        match (op, self.observers.clone()) {
-            (Op::Call(function), Some(observers)) => Op::Call(Box::new(move || {
-                observers.tell(|observer| observer.joined(behind, JoinKind::Function));
+        match (op, self.observers.clone(), how) {
+            (Op::Call(function), Some(observers), Some(how)) => Op::Call(Box::new(move || {
+                observers.tell(|observer| observer.joined(behind, how));
                 function();
             })),
-            (op, _) => op,
+            (op, ..) => op,
         }
     }
 
@@ -458,6 +457,15 @@ impl Transaction<'_> {
             self.last.uses.note(touched.clone(), ticket, self.stream.status().passed());
         }
         Ok(())
+    }
+
+    /// Runs a function of the library's own that submits the tasks of a graph.
+    pub(crate) fn call_to_launch(&mut self, function: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.last.function_of = FunctionOf::Graph;
+        // SAFETY: the op has no addresses.
+        let taken = unsafe { self.submit(Op::Call(Box::new(function))) };
+        self.last.function_of = FunctionOf::Program;
+        taken
     }
 
     /// Later work of the stream waits until `fence` is done.

@@ -2,7 +2,7 @@
 //! the stream, so that memory freed later waits for work whose stream is gone.
 
 use crate::{
-    Fence, Queue, Recorder, Result, Status, Ticket,
+    Fence, JoinKind, Queue, Recorder, Result, Status, Ticket,
     plan::linear::Recent,
     sync::{Arc, CachePadded, Mutex, MutexGuard, Weak, lock},
     uses::Uses,
@@ -33,6 +33,29 @@ pub(crate) trait NestedWork: Send + Sync {
     fn collect_failures(&self);
 }
 
+/// Whose a function in a stream is.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum FunctionOf {
+    /// The program's.
+    #[default]
+    Program,
+    /// The library's own.
+    Library,
+    /// The library's own, and submits the tasks of a graph.
+    Graph,
+}
+
+impl FunctionOf {
+    /// What observers are told when it begins.
+    pub(crate) fn told(self) -> Option<JoinKind> {
+        match self {
+            FunctionOf::Program => Some(JoinKind::Function),
+            FunctionOf::Library => None,
+            FunctionOf::Graph => Some(JoinKind::Launch),
+        }
+    }
+}
+
 /// The newest tickets. The lock around it orders submissions.
 #[derive(Default)]
 pub(crate) struct Submitted {
@@ -46,10 +69,8 @@ pub(crate) struct Submitted {
     pub(crate) is_shared: bool,
     /// Work does not go straight to the queue: it is recorded, or an observer is told of it first.
     pub(crate) is_diverted: bool,
-    /// What is being submitted is a function of the library's own, and no thread of the program learns
-    /// anything
-    /// by it.
-    pub(crate) is_internal: bool,
+    /// Whose the function is that is being submitted.
+    pub(crate) function_of: FunctionOf,
     /// What takes work in place of the queue.
     pub(crate) recorder: Option<Arc<dyn Recorder>>,
     /// Work on queues of its own that ops of this stream wait for or have waited for, each with the ticket of

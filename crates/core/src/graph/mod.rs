@@ -334,8 +334,7 @@ impl Graph {
             let end = gate.0.clone();
             let number = self.executions.next_number();
             let run = move || graph.run_deferred(number, &launcher, &gate.0, &claim);
-            // SAFETY: the op has no addresses.
-            unsafe { launch.submit(Op::Call(Box::new(run)))? };
+            launch.call_to_launch(run)?;
             launch.wait_for(end)?;
             self.executions.defer(number, &stream.state, launch.newest());
             self.executions.end(launch.newest());

@@ -314,7 +314,7 @@ impl Observer for EngineWatcher {
         let how = match how {
             JoinKind::Wait => Join::Wait,
             JoinKind::Query | JoinKind::Elsewhere => Join::Query,
-            JoinKind::Function => Join::Function,
+            JoinKind::Function | JoinKind::Launch => Join::Function,
             JoinKind::Abort => Join::Abort,
         };
         let (time, site, point) = (ticks(), site::current(), self.point(point));

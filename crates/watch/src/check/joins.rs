@@ -8,7 +8,10 @@
 
 use super::ended::EndedStreams;
 use crate::fact::{Awaited, Point};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+/// Unbound promises that are kept for joined ops; of more, the oldest are forgotten.
+const KEPT_OWED: usize = 1 << 14;
 
 /// What the host has joined.
 #[derive(Debug, Default)]
@@ -19,8 +22,9 @@ pub struct Joins {
     edges: HashMap<u32, VecDeque<(u64, Awaited)>>,
     /// The ops that await a promise which is not bound yet.
     waiting: HashMap<u64, Vec<Point>>,
-    /// Promises that are not bound yet, and that a joined op awaits.
-    owed: HashSet<u64>,
+    /// Promises that are not bound yet, and that a joined op awaits. Some never are: what opens them is not
+    /// seen.
+    owed: BTreeSet<u64>,
     /// The newest op of each stream.
     newest: HashMap<u32, u64>,
     /// Streams that are gone and not joined.
@@ -148,6 +152,9 @@ impl Joins {
                 }
                 Awaited::Later(promise) => {
                     self.owed.insert(promise);
+                    if self.owed.len() > KEPT_OWED {
+                        self.owed.pop_first();
+                    }
                     ahead.push(Awaited::Outside);
                 }
                 // Something unseen ordered this op: it may come after all that was submitted.

@@ -185,6 +185,9 @@ impl Observer for EngineComparison {
     }
 
     fn joined(&self, point: Point, how: JoinKind) {
+        if how == JoinKind::Launch {
+            return;
+        }
         let mut told = Vec::new();
         if let Some(mut memory) = self.watch.memory() {
             memory.joined(self.point(point), &mut told);

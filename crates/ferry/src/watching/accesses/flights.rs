@@ -83,7 +83,7 @@ struct TwiceMapped {
     /// Pages that were accessed while they were in flight. Such a page is opened by the accessing thread, at
     /// a time that is not told, so it is armed for every op.
     accessed: PageBits,
-    /// AccessWatch to pages since these were armed, where there were any.
+    /// Accesses to pages since these were armed, where there were any.
     passes: HashMap<usize, u32>,
     /// How many more ranges are to be opened when they are joined.
     eager: u32,
@@ -150,6 +150,30 @@ impl Flights {
     /// as armed already.
     pub(super) fn arm_all(&mut self) {
         self.arms_all = true;
+    }
+
+    /// The same for the pages that count as armed now.
+    pub(super) fn forget_armed(&mut self) {
+        self.blocks.values_mut().for_each(|block| block.armed.0.fill(0));
+    }
+
+    /// The engine's addresses of pages that no op has used before.
+    pub(super) fn new_pages(&self, at: usize, len: usize) -> Vec<Range<usize>> {
+        let Some((_, block)) = self.blocks.range(..=at).next_back() else { return Vec::new() };
+        let end = (at + len).min(block.at + block.user.len());
+        let first = block.user.start / self.page;
+        let view = block.at.wrapping_sub(block.user.start);
+        let numbers = (at.wrapping_sub(view) / self.page)..(end.wrapping_sub(view)).div_ceil(self.page);
+        let new = numbers.filter(|number| at < end && !block.armed_before.contains(number - first));
+        let mut all: Vec<Range<usize>> = Vec::new();
+        for number in new {
+            let start = (number * self.page).wrapping_add(view);
+            match all.last_mut() {
+                Some(last) if last.end == start => last.end += self.page,
+                _ => all.push(start..start + self.page),
+            }
+        }
+        all
     }
 
     /// Memory is mapped twice.
@@ -357,8 +381,9 @@ impl Flights {
     }
 
     /// What an access of the CPU collides with: a write with anything in flight, a read with destinations. A
-    /// host function does not collide with ops that come after it.
-    /// Neither does an access that began at a `moment` before the op.
+    /// host function does not collide with ops that come after it. Neither does an access that began at a
+    /// `moment` before the op. Of several ops it is one that writes, and the newest: what comes behind another
+    /// one that nobody waited for is a mistake of its own.
     pub(super) fn hit(
         &self,
         bytes: &Range<usize>,
@@ -369,10 +394,9 @@ impl Flights {
         let function = self.functions.get(&thread);
         let is_later = |op: Point| function.is_some_and(|function| self.joins.is_after(op, *function));
         let in_flight = block.in_flight(bytes, &self.joins);
-        let mut hits = in_flight
+        let hits = in_flight
             .filter(|hit| (is_write || hit.is_written) && hit.since <= moment && !is_later(hit.point));
-        let first = hits.next()?;
-        Some(hits.find(|flight| flight.is_written && !first.is_written).unwrap_or(first).clone())
+        hits.max_by_key(|hit| (hit.is_written, hit.since)).cloned()
     }
 
     /// One access more to a page in flight: how many there were since it was armed.

@@ -55,6 +55,9 @@ const MOST_STEPS: u32 = 20_000;
 const FEW_STEPS: u32 = 64;
 const STEPS_AT_ONCE: u64 = 400_000;
 const STEPS_PER_OP: u64 = 100;
+/// An op of so many bytes has its new pages brought into memory before anything is locked: some hundred MiB
+/// take longer than anybody waits.
+const LARGE_OP: usize = 4 << 20;
 /// How long an access waits for what is in flight to be told.
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -64,7 +67,7 @@ pub(crate) struct AccessWatch {
     reporter: Mutex<AccessReporter>,
     trap: OnceLock<Trap>,
     writer: &'static FactWriter,
-    /// AccessWatch that collided with something in flight, or were beside it.
+    /// Accesses that collided with something in flight, or were beside it.
     steps: AtomicU64,
     /// Counts ops; changed with the lock of the flights.
     moment: AtomicU64,
@@ -324,6 +327,7 @@ impl Judge for AccessWatch {
     ) -> Option<OpenPages> {
         let page = fault.address / page_size() * page_size();
         let Some(mut flights) = self.flights_soon() else {
+            self.reporter().left_open(self.writer);
             let pages = page..page + page_size();
             return Some(OpenPages { pages, how: Opening::Whole, is_done: false });
         };
@@ -413,6 +417,23 @@ impl EngineFlights {
     fn flights(&self) -> Option<MutexGuard<'_, Flights>> {
         self.accesses.writer.is_here().then(|| self.accesses.flights())
     }
+
+    /// Has the new pages of a large op be in memory, without the lock, for which the monitor does not wait as
+    /// long as that may take.
+    fn populate_large(&self, what: Seen<'_>) {
+        let mut bytes = 0;
+        ends(what, &mut |_, len, _| bytes += len);
+        if bytes < LARGE_OP {
+            return;
+        }
+        let mut new = Vec::new();
+        if let Some(flights) = self.flights() {
+            ends(what, &mut |at, len, _| new.extend(flights.new_pages(at, len)));
+        }
+        new.iter().for_each(|pages| {
+            trap::populate(pages);
+        });
+    }
 }
 
 impl Observer for EngineFlights {
@@ -446,9 +467,13 @@ impl Observer for EngineFlights {
     fn made(&self, op: Point, what: Seen<'_>) {
         lines::note_thread();
         let (point, awaits, mut pages) = (self.streams.point(op), self.streams.awaits(what), Vec::new());
+        self.populate_large(what);
         let Some(mut flights) = self.flights() else { return };
         let moment = self.accesses.moment.fetch_add(1, Ordering::SeqCst) + 1;
-        if self.accesses.has_opened_untold.load(Ordering::Acquire) || trap::has_let_go() {
+        if self.accesses.has_opened_untold.swap(false, Ordering::AcqRel) {
+            flights.forget_armed();
+        }
+        if trap::has_let_go() {
             flights.arm_all();
         }
         flights.submitted(point, &awaits, moment);
@@ -486,6 +511,16 @@ impl Observer for EngineFlights {
     }
 
     fn joined(&self, point: Point, how: JoinKind) {
+        match how {
+            JoinKind::Launch => return,
+            // Also told by the monitor, which must neither wait for the lock nor for itself.
+            JoinKind::Elsewhere => {
+                let flights = self.accesses.writer.is_here().then(|| self.accesses.flights_soon()).flatten();
+                flights.into_iter().for_each(|mut it| it.joins().joined(self.streams.point(point)));
+                return;
+            }
+            _ => {}
+        }
         // With the lock: what is opened is not armed again meanwhile.
         if let (Some(trap), Some(mut flights)) = (self.accesses.trap.get(), self.flights()) {
             flights.joined(self.streams.point(point), |pages| trap.open_pages(pages));

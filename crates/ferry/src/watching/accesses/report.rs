@@ -149,9 +149,14 @@ impl AccessReporter {
             self.tell(writer, access, &hit, frames);
         }
         if is_open && !self.goes_on {
-            self.opened += 1;
-            writer.write(&Fact::Opened { time: ticks(), count: self.opened });
+            self.left_open(writer);
         }
+    }
+
+    /// A page stays open.
+    pub(super) fn left_open(&mut self, writer: &FactWriter) {
+        self.opened += 1;
+        writer.write(&Fact::Opened { time: ticks(), count: self.opened });
     }
 
     fn tell(&mut self, writer: &FactWriter, access: &TrappedAccess, hit: &Flight, frames: Vec<u64>) {
