@@ -189,6 +189,14 @@ impl Symbols {
     }
 }
 
+impl Symbols {
+    /// All processes are over: their numbers may be those of others. What is known of files stays.
+    pub fn forget_all(&mut self) {
+        self.processes.clear();
+        self.answers.clear();
+    }
+}
+
 impl ProcessNames {
     /// Takes a mapping, in place of those that were at its addresses before.
     fn map(&mut self, module: &LoadedFile) {

@@ -25,7 +25,8 @@ pub fn finding(finding: &CheckFinding, terminal: &Terminal) -> Vec<String> {
     if !finding.access.is_empty() || finding.work.is_none() {
         lines.extend(stack(access_title(finding.id), &finding.access));
     }
-    if let Some(work) = finding.work.as_ref().filter(|work| work.stack != finding.access) {
+    let is_one_call = matches!(finding.id, FindingId::BatchRace | FindingId::Uninitialised | FindingId::Lost);
+    if let Some(work) = finding.work.as_ref().filter(|work| !is_one_call || work.stack != finding.access) {
         let stream = work.stream.map(|stream| format!(" in stream {stream}")).unwrap_or_default();
         lines.extend(stack(&format!("{}{stream}", work.call), &work.stack));
     }
@@ -85,6 +86,13 @@ pub fn summary(
         line += &format!(", {hidden} suppressed");
     }
     let mut lines = vec![line];
+    if !checker.has_seen_calls() {
+        lines.push(
+            "ferry check: not seen: any call of the library. Either the program makes none, or it cannot \
+             reach the file that it is to be watched by, as after it has dropped its privileges"
+                .into(),
+        );
+    }
     lines.extend(checker.unseen().iter().map(|reason| format!("ferry check: not seen: {reason}")));
     if checker.opened() > 0 {
         let times = if checker.opened() == 1 { "once".into() } else { format!("{} times", checker.opened()) };

@@ -91,6 +91,7 @@ pub struct Checker {
     opened: u64,
     lost: u64,
     left_out: Option<LeftOut>,
+    has_seen_calls: bool,
 }
 
 /// Two stacks as numbers, and the process of the second if it is another one.
@@ -108,6 +109,7 @@ impl FactReader for Checker {
         self.symbols.take(source, fact);
         self.blocks.take(source, fact);
         match fact {
+            Fact::Started(_) => self.has_seen_calls = true,
             Fact::Lost { count } => self.lost += count,
             Fact::Opened { .. } => self.opened += 1,
             Fact::Unseen { reason } if !self.unseen.contains(reason) => self.unseen.push(reason.clone()),
@@ -141,10 +143,13 @@ impl Checker {
     pub fn finish(&mut self, end: impl Fn(u32) -> ProcessEnd) {
         let mut processes: Vec<u32> = self.processes.keys().copied().collect();
         processes.sort_unstable();
-        for process in processes {
-            let has_ended = self.processes.get(&process).is_some_and(|check| check.has_ended);
-            self.finish_process(process, if has_ended { ProcessEnd::Itself } else { end(process) });
+        for process in &processes {
+            let has_ended = self.processes.get(process).is_some_and(|check| check.has_ended);
+            self.finish_process(*process, if has_ended { ProcessEnd::Itself } else { end(*process) });
         }
+        // Another run may follow, with as many processes again.
+        self.symbols.forget_all();
+        (self.blocks, self.shared) = Default::default();
         self.sort();
     }
 
@@ -164,6 +169,11 @@ impl Checker {
         self.by_stack.retain(|_, index| told.binary_search(index).is_err());
         self.by_path.retain(|_, index| told.binary_search(index).is_err());
         told.into_iter().map(|index| &self.findings[index]).collect()
+    }
+
+    /// Whether any process has used the library.
+    pub fn has_seen_calls(&self) -> bool {
+        self.has_seen_calls
     }
 
     /// The processes that were seen.
