@@ -192,9 +192,9 @@ pub(super) fn put_into(frames: Vec<u64>, writer: &FactWriter) -> Vec<u64> {
     lines.lock().unwrap_or_else(PoisonError::into_inner).put_into(frames, writer)
 }
 
-/// Numbers of lines that were told of.
+/// Numbers of lines that were told of, by file, line and function: a lambda shares its line with others.
 #[derive(Default)]
-struct Lines(HashMap<(String, u32), u32>);
+struct Lines(HashMap<(String, u32, String), u32>);
 
 impl Lines {
     fn put_into(&mut self, frames: Vec<u64>, writer: &FactWriter) -> Vec<u64> {
@@ -212,10 +212,11 @@ impl Lines {
     fn number(&mut self, line: Line, writer: &FactWriter) -> Option<u64> {
         let next = FIRST_NUMBER + self.0.len() as u32;
         let is_full = self.0.len() >= MOST_LINES;
-        let known = self.0.get(&(line.file.clone(), line.line)).copied();
+        let key = (line.file.clone(), line.line, line.function.clone());
+        let known = self.0.get(&key).copied();
         let number = known.or_else(|| {
             (!is_full).then(|| {
-                self.0.insert((line.file.clone(), line.line), next);
+                self.0.insert(key, next);
                 writer.write(&Fact::Line(Line { number: next, ..line }));
                 next
             })
