@@ -12,7 +12,7 @@ use ferry_watch::{Fact, fact::Line, writer::FactWriter};
 use std::{
     cell::Cell,
     collections::{BTreeMap, HashMap},
-    ffi::{CStr, c_int, c_void},
+    ffi::{CStr, c_char, c_int, c_void},
     fs::File,
     io::Read,
     mem,
@@ -30,6 +30,7 @@ const MOST_LINES: usize = 1 << 16;
 
 type ThisThread = unsafe extern "C" fn() -> *mut c_void;
 type Dump = unsafe extern "C" fn(c_int, *mut c_void);
+type GetVersion = unsafe extern "C" fn() -> *const c_char;
 
 /// The interpreter in this process.
 struct Interpreter {
@@ -74,10 +75,10 @@ impl LineSource {
     }
 
     fn memory() -> Option<LineSource> {
-        let [runtime, code, text, bytes] =
-            [c"_PyRuntime", c"PyCode_Type", c"PyUnicode_Type", c"PyBytes_Type"]
+        let [runtime, code, frame, text, bytes] =
+            [c"_PyRuntime", c"PyCode_Type", c"PyFrame_Type", c"PyUnicode_Type", c"PyBytes_Type"]
                 .map(|name| symbol(name) as u64);
-        let frames = PythonFrames::at(runtime, ObjectTypes { code, text, bytes })?;
+        let frames = PythonFrames::of(runtime, &version()?, ObjectTypes { code, frame, text, bytes })?;
         Some(LineSource::Memory { frames, state: AtomicUsize::new(0) })
     }
 
@@ -114,6 +115,16 @@ impl LineSource {
 fn symbol(name: &CStr) -> *mut c_void {
     // SAFETY: looks a name up in what is loaded.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
+
+/// What the interpreter says as its version.
+fn version() -> Option<String> {
+    let version = symbol(c"Py_GetVersion");
+    // SAFETY: a function of the interpreter's C interface, of this type in all versions of Python 3.
+    let version = unsafe { mem::transmute::<*mut c_void, Option<GetVersion>>(version)? };
+    // SAFETY: documented: it may be called at any time, and returns text that stays.
+    let text = unsafe { CStr::from_ptr(version()) };
+    Some(text.to_string_lossy().into_owned())
 }
 
 /// Has the interpreter write the lines of the calling thread, if it runs Python. Called in a signal handler.
