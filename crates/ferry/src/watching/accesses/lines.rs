@@ -12,7 +12,7 @@ use ferry_watch::{Fact, fact::Line, writer::FactWriter};
 use std::{
     cell::Cell,
     collections::{BTreeMap, HashMap},
-    ffi::{CStr, c_int, c_void},
+    ffi::{CStr, c_char, c_int, c_void},
     fs::File,
     io::Read,
     mem,
@@ -30,6 +30,7 @@ const MOST_LINES: usize = 1 << 16;
 
 type ThisThread = unsafe extern "C" fn() -> *mut c_void;
 type Dump = unsafe extern "C" fn(c_int, *mut c_void);
+type GetVersion = unsafe extern "C" fn() -> *const c_char;
 
 /// The interpreter in this process.
 struct Interpreter {
@@ -74,10 +75,10 @@ impl LineSource {
     }
 
     fn memory() -> Option<LineSource> {
-        let [runtime, code, text, bytes] =
-            [c"_PyRuntime", c"PyCode_Type", c"PyUnicode_Type", c"PyBytes_Type"]
+        let [runtime, code, frame, text, bytes] =
+            [c"_PyRuntime", c"PyCode_Type", c"PyFrame_Type", c"PyUnicode_Type", c"PyBytes_Type"]
                 .map(|name| symbol(name) as u64);
-        let frames = PythonFrames::at(runtime, ObjectTypes { code, text, bytes })?;
+        let frames = PythonFrames::of(runtime, &version()?, ObjectTypes { code, frame, text, bytes })?;
         Some(LineSource::Memory { frames, state: AtomicUsize::new(0) })
     }
 
@@ -114,6 +115,16 @@ impl LineSource {
 fn symbol(name: &CStr) -> *mut c_void {
     // SAFETY: looks a name up in what is loaded.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
+
+/// What the interpreter says as its version.
+fn version() -> Option<String> {
+    let version = symbol(c"Py_GetVersion");
+    // SAFETY: a function of the interpreter's C interface, of this type in all versions of Python 3.
+    let version = unsafe { mem::transmute::<*mut c_void, Option<GetVersion>>(version)? };
+    // SAFETY: documented: it may be called at any time, and returns text that stays.
+    let text = unsafe { CStr::from_ptr(version()) };
+    Some(text.to_string_lossy().into_owned())
 }
 
 /// Has the interpreter write the lines of the calling thread, if it runs Python. Called in a signal handler.
@@ -192,9 +203,9 @@ pub(super) fn put_into(frames: Vec<u64>, writer: &FactWriter) -> Vec<u64> {
     lines.lock().unwrap_or_else(PoisonError::into_inner).put_into(frames, writer)
 }
 
-/// Numbers of lines that were told of.
+/// Numbers of lines that were told of, by file, line and function: a lambda shares its line with others.
 #[derive(Default)]
-struct Lines(HashMap<(String, u32), u32>);
+struct Lines(HashMap<(String, u32, String), u32>);
 
 impl Lines {
     fn put_into(&mut self, frames: Vec<u64>, writer: &FactWriter) -> Vec<u64> {
@@ -212,10 +223,11 @@ impl Lines {
     fn number(&mut self, line: Line, writer: &FactWriter) -> Option<u64> {
         let next = FIRST_NUMBER + self.0.len() as u32;
         let is_full = self.0.len() >= MOST_LINES;
-        let known = self.0.get(&(line.file.clone(), line.line)).copied();
+        let key = (line.file.clone(), line.line, line.function.clone());
+        let known = self.0.get(&key).copied();
         let number = known.or_else(|| {
             (!is_full).then(|| {
-                self.0.insert((line.file.clone(), line.line), next);
+                self.0.insert(key, next);
                 writer.write(&Fact::Line(Line { number: next, ..line }));
                 next
             })
