@@ -1,4 +1,4 @@
-"""Accesses of the CPU under `ferry check`: their stacks have the lines of the program, as `traceback` says them, whatever the version of Python."""
+"""Findings of `ferry check`: their stacks have the lines of the program, as `traceback` says them, whatever the version of Python."""
 
 import json
 import os
@@ -147,6 +147,35 @@ print(json.dumps(noted))
 # More lines than a byte with a sign counts, and more code in one line than a byte does.
 PROGRAM = PROGRAM.replace("{gap}", "\n" * 300).replace("{wide}", "; ".join(["SIZE + len('')"] * 200)).replace("{lines}", "\\n" * 150)
 
+# Two races, each of two copies by the same helper.
+CALLS = """
+import acl, json, traceback
+import kit
+
+SIZE = 8192
+noted = []
+
+def copy(to, by):
+    noted.append([[frame.filename, frame.lineno + 1 if not at else frame.lineno, frame.name] for at, frame in enumerate(reversed(traceback.extract_stack()))])
+    kit.ok(acl.rt.memcpy_async(to, SIZE, host, SIZE, kit.H2D, by))
+
+def weights():
+    copy(device[0], stream[0])
+    copy(device[0], stream[1])
+
+def cache():
+    list(map(lambda by: copy(device[1], by), stream))
+
+kit.ok(acl.init())
+kit.ok(acl.rt.set_device(0))
+stream = [kit.ok(acl.rt.create_stream()) for _ in range(2)]
+host, device = kit.ok(acl.rt.malloc_host(SIZE)), [kit.ok(acl.rt.malloc(SIZE, 0)) for _ in range(2)]
+weights()
+cache()
+kit.ok(acl.rt.synchronize_device())
+print(json.dumps(noted))
+"""
+
 
 def sees_accesses():
     """Whether this user may have the form of userfaultfd that shows lines."""
@@ -154,22 +183,34 @@ def sees_accesses():
     return os.geteuid() == 0 or (allowed.exists() and allowed.read_text().strip() == "1")
 
 
+def check(tmp_path, text, id):
+    """The findings of a program, all of this id, and what it has printed."""
+    program, found = tmp_path / "program.py", tmp_path / "found.json"
+    program.write_text(text)
+    words = [command.find(), "check", "--json", found, "--", sys.executable, program]
+    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(kit.HERE), os.environ.get("PYTHONPATH", "")])}, capture_output=True, text=True, timeout=kit.LIMIT)
+    assert done.returncode == 99, done.stdout + done.stderr
+    findings = json.loads(found.read_text())["findings"]
+    assert {finding["id"] for finding in findings} == {id}
+    return findings, json.loads(done.stdout)
+
+
+def python_frames(stack):
+    """The part of a stack that is Python, innermost first: it has no frames of libraries between."""
+    frames = [[frame["file"], frame["line"], frame["function"]] for frame in stack]
+    return [frame for frame in frames if str(frame[0]).endswith(".py")]
+
+
 @pytest.mark.skipif(not sees_accesses(), reason="userfaultfd is not allowed")
 @pytest.mark.skipif(command.find() is None, reason="built without the command")
 def test_accesses_have_the_lines_that_traceback_says(tmp_path):
-    program, found = tmp_path / "program.py", tmp_path / "found.json"
-    program.write_text(PROGRAM)
-    words = [command.find(), "check", "--json", found, "--", sys.executable, program]
-    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": kit.HERE}, capture_output=True, text=True, timeout=kit.LIMIT)
-    assert done.returncode == 99, done.stdout + done.stderr
-    findings = json.loads(found.read_text())["findings"]
-    assert {finding["id"] for finding in findings} == {"FERRY-HOST-READ"}
-    noted = json.loads(done.stdout)
+    findings, noted = check(tmp_path, PROGRAM, "FERRY-HOST-READ")
     assert len(noted) == 16
-    assert sorted(map(python_frames, findings)) == sorted(noted)
+    assert sorted(python_frames(finding["access"]["stack"]) for finding in findings) == sorted(noted)
 
 
-def python_frames(finding):
-    """The part of the access that is Python, innermost first: it has no frames of libraries between."""
-    frames = [[frame["file"], frame["line"], frame["function"]] for frame in finding["access"]["stack"]]
-    return [frame for frame in frames if str(frame[0]).endswith(".py")]
+@pytest.mark.skipif(command.find() is None, reason="built without the command")
+def test_calls_have_the_lines_that_traceback_says(tmp_path):
+    findings, noted = check(tmp_path, CALLS, "FERRY-STREAM-RACE")
+    told = [python_frames(finding[part]["stack"]) for finding in findings for part in ("work", "access")]
+    assert told == noted

@@ -78,7 +78,7 @@ const PRIVATE: &[&str] = &[
     "ferryRefuse",
     "ferryIsWatched",
     "ferryDefineLine",
-    "ferrySetLine",
+    "ferrySetLines",
     "ferryStop",
     "ferryVersion",
 ];

@@ -230,7 +230,7 @@ functions! {
         ferryRefuse: fn(*const c_char, *const c_char, i32) -> Code;
         ferryIsWatched: fn() -> i32;
         ferryDefineLine: fn(*const c_char, *const c_char, u32) -> u32;
-        ferrySetLine: fn(u32) -> ();
+        ferrySetLines: fn(*const u32, usize) -> ();
         ferryHostRange: fn(Const, usize, i32, *mut c_char, usize) -> Code;
         ferryCheckWhileWaiting: fn(Option<Check>) -> Option<Check>;
         ferryStop: fn() -> Code;

@@ -95,9 +95,9 @@ pub(crate) fn name_stream(stream: &Stream, purpose: StreamPurpose, handle: usize
     }
 }
 
-/// Whether this process is watched.
-pub fn is_watched() -> bool {
-    watching::writer().is_some()
+/// Whether this process is watched, and whether whole stacks are wanted.
+pub fn is_watched() -> Option<bool> {
+    watching::writer().map(|writer| writer.wanted().stacks)
 }
 
 /// Gives a line of an interpreted program a number, and has readers know it.
@@ -110,7 +110,10 @@ pub fn define_line(file: String, function: String, line: u32) -> u32 {
     number
 }
 
-/// The next call of this thread comes from the line of this number.
-pub fn set_line(number: u32) {
-    site::set_line(number);
+/// The next call of this thread comes from the first of the lines with these numbers, which the others have
+/// called.
+pub fn set_lines(numbers: &[u32]) {
+    if let Some(writer) = watching::writer() {
+        site::set_lines(writer, numbers);
+    }
 }

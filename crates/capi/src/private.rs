@@ -183,13 +183,13 @@ pub extern "C" fn ferryInUse() -> i32 {
     state::in_use().into()
 }
 
-/// Whether facts about this process are written: 1 or 0.
+/// Whether facts about this process are written: 1, 2 if they have whole stacks, or 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn ferryIsWatched() -> i32 {
-    i32::from(watched::is_watched())
+    watched::is_watched().map_or(0, |has_stacks| 1 + i32::from(has_stacks))
 }
 
-/// Gives a line of a Python program a number, for [`ferrySetLine`].
+/// Gives a line of a Python program a number, for [`ferrySetLines`].
 ///
 /// # Safety
 /// Both are C strings.
@@ -200,8 +200,13 @@ pub unsafe extern "C" fn ferryDefineLine(file: *const c_char, function: *const c
     watched::define_line(text(file), text(function), line)
 }
 
-/// The next call of this thread comes from the line of this number.
+/// The next call of this thread comes from the first of the lines with these numbers, which the others have
+/// called.
+///
+/// # Safety
+/// There are `count` numbers.
 #[unsafe(no_mangle)]
-pub extern "C" fn ferrySetLine(number: u32) {
-    watched::set_line(number);
+pub unsafe extern "C" fn ferrySetLines(numbers: *const u32, count: usize) {
+    // SAFETY: the caller's promise.
+    watched::set_lines(unsafe { std::slice::from_raw_parts(numbers, count) });
 }

@@ -28,6 +28,8 @@ pub(crate) struct Local {
     pub(crate) waited: Cell<u64>,
     /// The line of an interpreted program that makes the next call; 0 if it is not known.
     pub(crate) line: Cell<u32>,
+    /// The number of the stack of interpreted lines that ends with that one; 0 if it is not known.
+    pub(crate) line_stack: Cell<u32>,
     /// The bytes that the program asks for in the call that the thread is in; 0 if nobody said.
     pub(crate) asked: Cell<u64>,
     /// The task of a graph that the thread submits.
@@ -62,6 +64,7 @@ thread_local! {
             site: Cell::new(CallSite { function: 0, caller: 0, begin: 0, stack: 0 }),
             waited: Cell::new(0),
             line: Cell::new(0),
+            line_stack: Cell::new(0),
             asked: Cell::new(0),
             task: Cell::new(None),
             begun: Cell::new((OpId::NONE, 0)),

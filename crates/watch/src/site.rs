@@ -43,8 +43,11 @@ pub fn enter(writer: &FactWriter, function: u16, return_address: impl FnOnce() -
                 Line::ADDRESS | u64::from(number)
             }
         };
-        let wants_stack = writer.wanted().stacks;
-        let stack = if wants_stack { stacks::number(local, writer, function, caller) } else { 0 };
+        let stack = match writer.wanted().stacks {
+            _ if caller & Line::ADDRESS != 0 => local.line_stack.get(),
+            true => stacks::number(local, writer, function, caller),
+            false => 0,
+        };
         local.site.set(CallSite { function, caller, begin: 0, stack });
         local.waited.set(0);
         local.asked.set(0);
@@ -97,7 +100,13 @@ pub fn task() -> Option<TaskId> {
     local(|local| local.task.get())
 }
 
-/// The next call of this thread comes from this line of an interpreted program, by its number.
-pub fn set_line(number: u32) {
-    local(|local| local.line.set(number));
+/// The next call of this thread comes from the first of these lines of an interpreted program, which the
+/// others have called, by their numbers.
+pub fn set_lines(writer: &FactWriter, numbers: &[u32]) {
+    let frames = || numbers.iter().map(|number| Line::ADDRESS | u64::from(*number)).collect();
+    let stack = if writer.wanted().stacks { stacks::tell(writer, frames()) } else { 0 };
+    local(|local| {
+        local.line.set(numbers.first().copied().unwrap_or_default());
+        local.line_stack.set(stack);
+    });
 }

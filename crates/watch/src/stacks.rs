@@ -2,8 +2,8 @@
 //! once and known by its number from then on.
 //!
 //! The unwinder of the C library walks them. Most calls of a program come again with the stack that they
-//! had, which is seen without walking it (`known.rs`). Calls of interpreted programs have a line in place of
-//! a stack.
+//! had, which is seen without walking it (`known.rs`). Interpreted programs say the lines of their stacks
+//! themselves.
 
 mod known;
 
@@ -31,14 +31,10 @@ unsafe extern "C" {
     fn _Unwind_GetCFA(frame: *mut c_void) -> usize;
 }
 
-/// The number of the stack of a call of `function` that returns to `caller`; 0 if there is none, as for a
-/// line of an interpreted program.
+/// The number of the stack of a call of `function` that returns to `caller`; 0 if there is none.
 #[cold]
 #[inline(never)]
 pub(crate) fn number(local: &Local, writer: &FactWriter, function: u16, caller: u64) -> u32 {
-    if caller & Line::ADDRESS != 0 {
-        return 0;
-    }
     let here = 0_u8;
     let start = StackStart { caller, function, pointer: (&raw const here).addr() };
     known::find(start).unwrap_or_else(|| {

@@ -59,7 +59,7 @@ pub fn run<'a>(
                     copies only, or run the operator before the capture or after it";
         return Err(part.entry.break_by(c::ACL_ERROR_RT_STREAM_CAPTURED, note.into()));
     }
-    let is_watched = watched::is_watched();
+    let is_watched = watched::is_watched().is_some();
     for (range, at) in ranges {
         *at = engine_address(target.engine, &range)?.unwrap_or_default();
         if is_watched && *at != 0 {

@@ -90,7 +90,7 @@ pub struct Checker {
     /// How often memory in flight was left accessible.
     opened: u64,
     lost: u64,
-    left_out: Option<LeftOut>,
+    left_out: Option<IsLeftOut>,
     has_seen_calls: bool,
 }
 
@@ -98,7 +98,7 @@ pub struct Checker {
 type StackPair = ([u64; 2], Option<u32>);
 
 /// Whether a finding is left out of the report.
-type LeftOut = Box<dyn Fn(&CheckFinding) -> bool>;
+type IsLeftOut = Box<dyn Fn(&CheckFinding) -> bool>;
 
 impl FactReader for Checker {
     fn take(&mut self, source: FactSource, fact: &Fact) {

@@ -73,7 +73,7 @@ fn ends_of(op: &Op, end: &mut impl FnMut(usize, usize, bool)) {
         // Where its addresses are read; what they are is not known yet, and it is memory of a device.
         Op::CopyThrough(late) => {
             if let Through::Cells { dst, src, .. } = late.through {
-                [dst, src].map(|cell| end(cell.at, size_of::<u64>(), false));
+                [dst, src].iter().for_each(|cell| end(cell.at, size_of::<u64>(), false));
             }
         }
         Op::After(after) => ends_of(&after.1, end),

@@ -196,6 +196,13 @@ pub(super) fn dump_of(thread: i32) {
     }
 }
 
+/// Drops what the interpreter wrote: nobody wants it.
+pub(super) fn discard() {
+    if let Some(Some(python)) = INTERPRETER.get() {
+        drop(python.lines.take());
+    }
+}
+
 /// Puts what the interpreter wrote into a stack.
 pub(super) fn put_into(frames: Vec<u64>, writer: &FactWriter) -> Vec<u64> {
     static LINES: OnceLock<Mutex<Lines>> = OnceLock::new();
@@ -250,8 +257,34 @@ fn module_of(address: usize) -> usize {
 fn parse(text: &str) -> Option<Line> {
     let (file, rest) = text.trim_start().strip_prefix("File \"")?.rsplit_once("\", line ")?;
     let (line, function) = rest.split_once(" in ")?;
-    let (file, function) = (file.to_owned(), function.to_owned());
+    let (file, function) = (unescaped(file), unescaped(function));
     Some(Line { number: 0, line: line.parse().ok()?, file, function })
+}
+
+/// The interpreter writes what is not ASCII as `\xfc`, `\u20ac` or `\U0001f600`.
+fn unescaped(text: &str) -> String {
+    let mut parts = text.split('\\');
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = match part.as_bytes().first() {
+            Some(b'x') => 2,
+            Some(b'u') => 4,
+            Some(b'U') => 8,
+            _ => 0,
+        };
+        let code = part.get(1..=digits).and_then(|code| u32::from_str_radix(code, 16).ok());
+        match code.and_then(char::from_u32).filter(|character| !character.is_ascii()) {
+            Some(character) => {
+                whole.push(character);
+                whole.push_str(&part[1 + digits..]);
+            }
+            None => {
+                whole.push('\\');
+                whole.push_str(part);
+            }
+        }
+    }
+    whole
 }
 
 #[cfg(test)]
@@ -263,6 +296,8 @@ mod tests {
         for (text, want) in [
             ("  File \"/a b/x.py\", line 3 in f", Some(("/a b/x.py", 3, "f"))),
             ("  File \"x.py\", line 12 in <module>", Some(("x.py", 12, "<module>"))),
+            (r#"  File "/\xfc/\u20ac.py", line 1 in gr\xf6\U0001f600e"#, Some(("/ü/€.py", 1, "grö😀e"))),
+            (r#"  File "a\b\x4\udc80.py", line 1 in f"#, Some((r"a\b\x4\udc80.py", 1, "f"))),
             ("Stack (most recent call first):", None),
             ("  File \"x.py\", line ??? in f", None),
             ("  ...", None),

@@ -186,7 +186,7 @@ fn pointer_touched(pointer: DevicePointer) {
     let DevicePointer { thread, address, is_write, frames } = pointer;
     // Told before its rights were taken away.
     if trap::devices::is_watched(address) {
-        return;
+        return lines::discard();
     }
     let frames = lines::put_into(frames, writer);
     let (time, address) = (ticks(), address as u64);

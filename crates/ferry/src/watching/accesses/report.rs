@@ -147,6 +147,8 @@ impl AccessReporter {
             });
             let frames = lines::put_into(frames, writer);
             self.tell(writer, access, &hit, frames);
+        } else if frames.is_some() {
+            lines::discard();
         }
         if is_open && !self.goes_on {
             self.left_open(writer);

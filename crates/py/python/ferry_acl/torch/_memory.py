@@ -43,7 +43,7 @@ _memcpy_async = LIBRARY.aclrtMemcpyAsync
 _raw_stream = torch_npu._C._npu_getCurrentRawStream
 _current_device = torch_npu._C._npu_getDevice
 # Whether somebody sees what this process does: `ferry check`, for one.
-IS_WATCHED = LIBRARY.ferryIsWatched() == 1
+IS_WATCHED = LIBRARY.ferryIsWatched() != 0
 _array_types: Dict[int, Any] = {}
 _memmove = ctypes.memmove
 
