@@ -27,7 +27,7 @@ use ferry_watch::check::{CheckFinding, CheckOptions, Checker, FindingSeverity, P
 use ferry_watch::trace::TraceLimits;
 use ferry_watch::{Fact, FactReader, FactSource};
 
-use crate::machine::Machine;
+use crate::machine::ProgramMachine;
 use crate::output::{OutputFile, OutputFolder};
 use crate::run::{self, StartFailure};
 use crate::watched::{Watched, WatchedRun};
@@ -45,7 +45,7 @@ program's own. Warnings do not change it.\n\
 `ferry explain FERRY-HOST-READ` says what a finding means and how to mend it.")]
 pub struct CheckArgs {
     #[command(flatten)]
-    machine: Machine,
+    machine: ProgramMachine,
     /// Write the findings to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,

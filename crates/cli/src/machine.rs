@@ -37,6 +37,30 @@ pub struct Machine {
     fault: Vec<String>,
 }
 
+/// The machine of a program that a command starts.
+#[derive(clap::Args)]
+pub struct ProgramMachine {
+    #[command(flatten)]
+    machine: Machine,
+    /// Run operators of torch_npu's device on the CPU, as `import ferry_acl.torch` does [FERRY_TORCH]
+    #[arg(long)]
+    torch: bool,
+}
+
+impl ProgramMachine {
+    /// As [`Machine::variables`].
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
+        let mut variables = self.machine.variables();
+        variables.extend(self.torch.then(|| ("FERRY_TORCH", "1".to_owned())));
+        variables
+    }
+
+    /// As [`Machine::has_schedule`].
+    pub fn has_schedule(&self) -> bool {
+        self.machine.has_schedule()
+    }
+}
+
 impl From<Backend> for BackendName {
     fn from(backend: Backend) -> BackendName {
         match backend {
@@ -67,7 +91,7 @@ impl Machine {
     }
 
     /// Whether it says in which order work runs.
-    pub fn has_schedule(&self) -> bool {
+    fn has_schedule(&self) -> bool {
         self.schedule.is_some()
     }
 

@@ -11,7 +11,7 @@ use ferry_terminal::{bytes, tell};
 use ferry_watch::{buffers::Wanted, recording::Recorder};
 
 use crate::{
-    machine::Machine,
+    machine::ProgramMachine,
     output::OutputFile,
     run,
     watched::{Watched, WatchedRun},
@@ -34,7 +34,7 @@ pub struct RecordArgs {
     #[arg(long)]
     contents: bool,
     #[command(flatten)]
-    machine: Machine,
+    machine: ProgramMachine,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,

@@ -20,7 +20,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use ferry_abi::{Error, Result, library};
 use ferry_terminal::tell;
 
-use crate::machine::Machine;
+use crate::machine::ProgramMachine;
 use crate::prefix::{Prefix, before};
 
 use signals::Signals;
@@ -38,10 +38,7 @@ is\n\
 missing; 126 when the program cannot be started; 127 when there is no such program.")]
 pub struct RunArgs {
     #[command(flatten)]
-    machine: Machine,
-    /// Run operators of torch_npu's device on the CPU, as `import ferry_acl.torch` does
-    #[arg(long)]
-    torch: bool,
+    machine: ProgramMachine,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -49,8 +46,7 @@ pub struct RunArgs {
 
 /// Starts the program and answers with its exit code.
 pub fn main(args: &RunArgs) -> ExitCode {
-    let more: &[(&str, OsString)] = if args.torch { &[("FERRY_TORCH", "1".into())] } else { &[] };
-    match start(&args.machine, &args.command, more).and_then(|program| program.wait("run")) {
+    match start(&args.machine, &args.command, &[]).and_then(|program| program.wait("run")) {
         Ok(end) => ExitCode::from(end.code),
         Err(failure) => not_started("run", failure),
     }
@@ -92,7 +88,7 @@ pub struct ProgramEnd {
 
 /// Starts a program with the library and these variables more.
 pub fn start(
-    machine: &Machine,
+    machine: &ProgramMachine,
     program_and_arguments: &[OsString],
     more: &[(&str, OsString)],
 ) -> std::result::Result<StartedProgram, StartFailure> {

@@ -16,7 +16,7 @@ use ferry_terminal::{Colour, Terminal, tell};
 use ferry_watch::buffers::Wanted;
 use ferry_watch::stat::{Assertion, Failure, Report, Statistics};
 
-use crate::machine::Machine;
+use crate::machine::ProgramMachine;
 use crate::output::OutputFile;
 use crate::run;
 use crate::watched::WatchedRun;
@@ -41,7 +41,7 @@ hold; 2 when an assertion makes no sense, and then the program is not started."
 )]
 pub struct StatArgs {
     #[command(flatten)]
-    machine: Machine,
+    machine: ProgramMachine,
     /// A condition on statistics that must hold; may be given several times
     #[arg(long = "assert", value_name = "EXPR", value_parser = Assertion::parse)]
     assertions: Vec<Assertion>,

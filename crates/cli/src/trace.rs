@@ -15,7 +15,7 @@ use ferry_watch::{
 };
 
 use crate::{
-    machine::Machine,
+    machine::ProgramMachine,
     output::OutputFolder,
     run,
     watched::{Watched, WatchedRun},
@@ -43,7 +43,7 @@ pub struct TraceArgs {
     #[arg(long, value_name = "FACTS", conflicts_with = "command")]
     from: Option<PathBuf>,
     #[command(flatten)]
-    machine: Machine,
+    machine: ProgramMachine,
     /// The program and its arguments
     #[arg(required_unless_present = "from", trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,

@@ -24,7 +24,7 @@ use ferry_watch::{
 };
 
 use crate::{
-    machine::Machine,
+    machine::ProgramMachine,
     run::{self, ProgramEnd, StartFailure},
 };
 
@@ -43,7 +43,7 @@ pub struct WatchedRun<'a> {
     /// The command's own name, for messages.
     pub name: &'a str,
     /// The machine that the program is to find.
-    pub machine: &'a Machine,
+    pub machine: &'a ProgramMachine,
     /// The program and its arguments.
     pub command: &'a [OsString],
     /// What the reader wants to have.
