@@ -542,7 +542,8 @@ static const struct {
     {"registered_again", registered_again},
     {"events", events},     {"blocked", blocked},       {"handlers", handlers}, {"forks", forks},
     {"registered", registered}, {"moves", moves}, {"device_pointer", device_pointer},
-    {"rights", rights},     {"remapped", remapped}, {"others", others},     {"device_handler", device_handler},
+    {"rights", rights},     {"remapped", remapped}, {"others", others},
+    {"device_handler", device_handler},
 };
 
 int main(int count, char **words)

@@ -382,8 +382,8 @@ impl Flights {
 
     /// What an access of the CPU collides with: a write with anything in flight, a read with destinations. A
     /// host function does not collide with ops that come after it. Neither does an access that began at a
-    /// `moment` before the op. Of several ops it is one that writes, and the newest: what comes behind another
-    /// one that nobody waited for is a mistake of its own.
+    /// `moment` before the op. Of several ops it is one that writes, and the newest: what comes behind
+    /// another one that nobody waited for is a mistake of its own.
     pub(super) fn hit(
         &self,
         bytes: &Range<usize>,
