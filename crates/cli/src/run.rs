@@ -84,6 +84,8 @@ pub struct ProgramEnd {
     pub is_killed: bool,
     /// Whether that signal was sent to this command, too: somebody stopped both.
     pub is_stopped: bool,
+    /// Whether this command was sent a signal that asks programs to end, whatever the program made of it.
+    pub is_asked_to_end: bool,
 }
 
 /// Starts a program with the library and these variables more.
@@ -131,7 +133,8 @@ impl StartedProgram {
         let code = verdict(command, &self.program, status);
         let is_ours = |signal| sent.contains(&signal) || Signals::is_pending(signal);
         let is_stopped = status.signal().is_some_and(is_ours);
-        Ok(ProgramEnd { code, is_killed: status.signal().is_some(), is_stopped })
+        let is_asked_to_end = signals::ENDING.into_iter().any(is_ours);
+        Ok(ProgramEnd { code, is_killed: status.signal().is_some(), is_stopped, is_asked_to_end })
     }
 
     /// The number of its process.

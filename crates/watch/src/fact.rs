@@ -690,6 +690,8 @@ pub enum Join {
     Function,
     /// It has ended the work of the stream in place of waiting for it.
     Abort,
+    /// Another process has waited for it, and may have told this one.
+    Elsewhere,
 }
 
 /// Work was recorded into a capture.

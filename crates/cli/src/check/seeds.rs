@@ -24,7 +24,7 @@ pub(super) fn run_all(
     let mut failed: Vec<u64> = Vec::new();
     let mut first: Option<Watched> = None;
     let mut last = None;
-    let mut lost = 0;
+    let (mut lost, mut done) = (0, 0);
     for seed in 1..=count {
         terminal.show(&format!("seed {seed} of {count}, {} failed", failed.len()));
         let before = errors(reader.checker.findings(), suppressions);
@@ -39,13 +39,19 @@ pub(super) fn run_all(
             failed.push(seed);
             first = first.or(Some(watched));
         }
-        last = Some(watched);
+        (last, done) = (Some(watched), seed);
+        if watched.end.is_asked_to_end {
+            break;
+        }
     }
     let (colour, line) = match failed.as_slice() {
-        [] => (Colour::Good, format!("ferry check: {count} seeds, none failed")),
-        _ => (Colour::Bad, told(&failed, count)),
+        [] => (Colour::Good, format!("ferry check: {done} seeds, none failed")),
+        _ => (Colour::Bad, told(&failed, done)),
     };
     terminal.say(&terminal.paint(colour, &line));
+    if done < count {
+        terminal.say(&format!("ferry check: stopped by a signal, {} seeds were not run", count - done));
+    }
     let watched = first.or(last).expect("at least one seed");
     Ok(Watched { lost, ..watched })
 }

@@ -18,6 +18,9 @@ const FORWARDED: [(i32, &str); 7] = [
     (libc::SIGWINCH, "SIGWINCH"),
 ];
 
+/// Those by which a user or a system asks a program to end.
+pub const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+
 /// The other signals that end programs.
 const DEADLY: [(i32, &str); 9] = [
     (libc::SIGILL, "SIGILL"),

@@ -313,7 +313,8 @@ impl Observer for EngineWatcher {
     fn joined(&self, point: Point, how: JoinKind) {
         let how = match how {
             JoinKind::Wait => Join::Wait,
-            JoinKind::Query | JoinKind::Elsewhere => Join::Query,
+            JoinKind::Query => Join::Query,
+            JoinKind::Elsewhere => Join::Elsewhere,
             JoinKind::Function | JoinKind::Launch => Join::Function,
             JoinKind::Abort => Join::Abort,
         };

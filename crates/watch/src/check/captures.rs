@@ -15,6 +15,9 @@ const NOT_IN_MODE: i32 = 107_030;
 /// `ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC`: a copy of pageable memory.
 const PAGEABLE: i32 = 107_041;
 
+/// Nanoseconds by which the beginning of one call may differ in two facts.
+const A_MOMENT: u64 = 1_000;
+
 /// What to change about a call that was refused with this code.
 pub fn remedy(code: i32) -> &'static str {
     match code {
@@ -65,8 +68,10 @@ impl Captures {
         if !BREAKING.contains(&code) {
             return None;
         }
-        // A failed end has ended the capture before it was told that it failed.
-        let ended = self.ended.filter(|(_, end)| (end.begin, end.caller) == (site.begin, site.caller));
+        // A failed end has ended the capture before it was told that it failed. The beginning of a call may be
+        // read a little differently in two facts.
+        let is_same = |end: &CallSite| end.caller == site.caller && end.begin.abs_diff(site.begin) < A_MOMENT;
+        let ended = self.ended.filter(|(_, end)| is_same(end));
         let of_thread = self.active.values().rev().find(|begun| begun.thread == thread).copied();
         ended.map(|(begun, _)| begun).or(of_thread).or(self.active()).map(|begun| begun.site)
     }

@@ -88,6 +88,8 @@ pub struct CheckedOp {
     pub view: HostView,
     /// The number of the join by which the host knows that it has passed.
     pub joined_by: Cell<Option<u64>>,
+    /// Only another process has waited for it, as far as is known: that orders nothing of third ones.
+    pub is_joined_elsewhere: Cell<bool>,
     /// A finding says that the host did not wait for it: that needs no other.
     pub is_reported: Cell<bool>,
     /// A finding says that another op races with it: another mistake, which may be why it is lost.
@@ -121,5 +123,10 @@ impl CheckedOp {
     /// Whether the host has joined it.
     pub fn is_joined(&self) -> bool {
         self.joined_by.get().is_some()
+    }
+
+    /// Whether this process has joined it itself.
+    pub fn is_joined_here(&self) -> bool {
+        self.is_joined() && !self.is_joined_elsewhere.get()
     }
 }

@@ -253,12 +253,17 @@ impl OpOrder {
         self.force(point, ready);
     }
 
+    /// What comes before a point in other streams.
+    pub fn before(&self, point: Point) -> Rc<StreamClock> {
+        let past = self.streams.get(&point.stream).and_then(|own| own.past_of(point.ticket));
+        past.map(|past| past.clock.clone()).unwrap_or_default()
+    }
+
     /// The host has learnt that a point has passed, and so has everything before it. Says the number of this
     /// join, and how far each stream is joined that is joined further than before.
     pub fn join(&mut self, point: Point) -> (u64, Vec<Point>) {
         self.join += 1;
-        let past = self.streams.get(&point.stream).and_then(|own| own.past_of(point.ticket));
-        let before = past.map(|past| past.clock.clone()).unwrap_or_default();
+        let before = self.before(point);
         let others = before.iter().map(|(stream, ticket)| Point { stream: *stream, ticket: *ticket });
         let raised = [point].into_iter().chain(others).filter(|point| !self.joined.has(*point));
         let raised: Vec<Point> = raised.collect();

@@ -38,6 +38,8 @@ const KEPT_TASKS: usize = 1 << 14;
 const KEPT_REFUSED: usize = 1 << 8;
 /// Failed work that no synchronisation has told of.
 const KEPT_FAILED_CALLS: usize = 1 << 10;
+/// Ops that only another process has waited for, and that are kept.
+const KEPT_ELSEWHERE: usize = 1 << 12;
 
 /// Memory that processes share, in the engine's addresses.
 struct LentRange {
@@ -59,6 +61,8 @@ pub struct ProcessCheck {
     synchronous: HashSet<u32>,
     /// Ops that touch memory and that the host has not joined, by stream and ticket.
     in_flight: HashMap<u32, BTreeMap<u64, Rc<CheckedOp>>>,
+    /// Ops that only another process has waited for, in a process that shares memory.
+    joined_elsewhere: Vec<Rc<CheckedOp>>,
     /// The calls that captured the tasks of graphs; of many, those of the newest.
     captured: BTreeMap<TaskId, CallSite>,
     /// Accesses of the CPU to ops whose submission was not told yet.
@@ -98,7 +102,7 @@ impl ProcessCheck {
             self.recent.len() + self.recent_calls.len(),
             self.failed_calls.len() + self.refused.len(),
             self.lent.len() + self.shared.len(),
-            self.late_frees.len(),
+            self.late_frees.len() + self.joined_elsewhere.len(),
         ];
         let parts = [self.order.kept(), self.races.len(), self.memory.len(), self.written.len()];
         noted.iter().chain(&parts).sum()
@@ -132,7 +136,7 @@ impl ProcessCheck {
         self.ready = ready;
         if let Fact::Joined(joined) = fact {
             self.aborted(names, joined, found);
-            self.join(joined.point);
+            self.join(joined.point, joined.how == host::Join::Elsewhere);
         }
     }
 
@@ -259,6 +263,7 @@ impl ProcessCheck {
             clock,
             view,
             joined_by,
+            is_joined_elsewhere: Cell::default(),
             is_reported: Cell::default(),
             is_raced: Cell::default(),
             has_finding: Cell::default(),
@@ -324,17 +329,39 @@ impl ProcessCheck {
         found.extend(early.map(|touched| host_touch(&touched, Some(&op))));
     }
 
-    /// The host joins a point.
-    fn join(&mut self, point: Point) {
+    /// The host joins a point, or another process has waited for it.
+    fn join(&mut self, point: Point, is_elsewhere: bool) {
+        if !is_elsewhere && !self.joined_elsewhere.is_empty() {
+            self.join_here(point);
+        }
         let (join, raised) = self.order.join(point);
         for Point { stream, ticket } in raised {
             let Some(ops) = self.in_flight.get_mut(&stream) else { continue };
             let left = ops.split_off(&(ticket + 1));
-            std::mem::replace(ops, left).values().for_each(|op| op.joined_by.set(Some(join)));
+            let joined = std::mem::replace(ops, left);
+            joined.values().for_each(|op| op.joined_by.set(Some(join)));
+            if is_elsewhere && !self.lent.is_empty() {
+                joined.values().for_each(|op| op.is_joined_elsewhere.set(true));
+                self.joined_elsewhere.extend(joined.into_values());
+            }
             if ops.is_empty() {
                 self.in_flight.remove(&stream);
             }
         }
+        let too_many = self.joined_elsewhere.len().saturating_sub(KEPT_ELSEWHERE);
+        self.joined_elsewhere.drain(..too_many);
+    }
+
+    /// What another process has waited for is joined by this one as well.
+    fn join_here(&mut self, point: Point) {
+        let before = self.order.before(point);
+        self.joined_elsewhere.retain(|op| {
+            let Point { stream, ticket } = op.point;
+            let reached = if stream == point.stream { Some(&point.ticket) } else { before.get(&stream) };
+            let is_joined = reached.is_some_and(|reached| ticket <= *reached);
+            op.is_joined_elsewhere.set(!is_joined);
+            !is_joined
+        });
     }
 
     fn raced(&mut self, names: &CheckNames, race: &Race, op: &Rc<CheckedOp>, found: &mut Vec<RawFinding>) {
@@ -448,7 +475,8 @@ impl ProcessCheck {
         // Failed work is told of by the call that waits for it; what used the memory is the one that
         // submitted.
         let waits = ["Synchronize", "Query"].iter().any(|word| name.contains(word));
-        let site = if waits { self.failed_calls.pop_front().unwrap_or(site) } else { site };
+        let work = if waits { self.failed_calls.pop_front() } else { None };
+        let (site, is_of_work) = (work.unwrap_or(site), work.is_some());
         // Memory that is not registered any more is still the program's, which may use it.
         let is_gone = |freed: &&ForgottenBlock| {
             freed.owned.block.origin != Origin::Registered || name.contains("Unregister")
@@ -457,6 +485,10 @@ impl ProcessCheck {
         let freed = addresses(message).find_map(freed);
         match freed {
             _ if code != INVALID_PARAMETER => {}
+            // The work is older than the free: nobody had waited for it then.
+            Some((_, freed)) if is_of_work && site.begin < freed.freed.begin => {
+                found.push(freed_in_flight(site, freed));
+            }
             Some((address, freed)) => found.push(after_free(names, (time, site), address, freed)),
             // Another thread may be freeing it at this moment, and tell of that later.
             None => self.refused.extend(addresses(message).map(|address| (time, site, address))),
@@ -660,6 +692,23 @@ fn lost_ops(last: &Rc<CheckedOp>, count: usize, how: &str) -> RawFinding {
     raw.op = Some(last.point);
     raw.work = Some(RawWork::of(last));
     raw.task = last.task;
+    raw
+}
+
+/// Memory was freed that work of this call was to use, which found that when it ran.
+fn freed_in_flight(work: CallSite, freed: &ForgottenBlock) -> RawFinding {
+    let block = freed.owned.block;
+    let message = format!(
+        "{} bytes at {:#x} are freed while a copy that reads its addresses when it runs is in flight on them: \
+         nobody has waited for it.",
+        block.asked(),
+        block.base
+    );
+    let access = RawPlace::Call(freed.freed);
+    let mut raw = RawFinding::new(FindingId::Free, freed.freed.begin, access, message);
+    raw.work = Some(RawWork { site: work, op: None, process: None });
+    raw.bytes = Some((block.base, block.asked()));
+    raw.allocation = Some(freed.owned.site);
     raw
 }
 

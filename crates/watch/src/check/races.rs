@@ -161,6 +161,7 @@ mod tests {
             clock: Rc::new(after.iter().copied().collect()),
             view: HostView { join: 1, outside: 0 },
             joined_by: Cell::default(),
+            is_joined_elsewhere: Cell::default(),
             is_reported: Cell::default(),
             is_raced: Cell::default(),
             has_finding: Cell::default(),

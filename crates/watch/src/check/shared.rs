@@ -51,7 +51,7 @@ impl SharedRaces {
     pub fn add(&mut self, names: &CheckNames, process: u32, access: SharedAccess) -> Option<RawFinding> {
         self.sweep();
         let all = self.accesses.entry(access.key).or_default();
-        all.retain(|(_, earlier)| !earlier.op.is_joined());
+        all.retain(|(_, earlier)| !earlier.op.is_joined_here());
         let race = all.iter().find(|(other, earlier)| {
             // What one address of one process sees is judged with all other memory of it.
             let is_elsewhere =
@@ -79,7 +79,7 @@ impl SharedRaces {
 
     fn sweep(&mut self) {
         if self.accesses.len() >= self.sweep_at.max(MIN_SWEEP) {
-            self.accesses.retain(|_, all| all.iter().any(|(_, access)| !access.op.is_joined()));
+            self.accesses.retain(|_, all| all.iter().any(|(_, access)| !access.op.is_joined_here()));
             self.sweep_at = 2 * self.accesses.len();
         }
     }

@@ -386,8 +386,12 @@ impl<W: Write> Recorder<W> {
             Fact::Joined(Joined { how: Join::Function, .. }) => {}
             Fact::Joined(Joined { time, point, site, how }) => {
                 let (head, point) = (self.head(source, site, *time), self.point(process, *point));
-                // A recording ends no work before its time.
-                let how = if *how == Join::Abort { Join::Wait } else { *how };
+                // A recording ends no work before its time, and has one process.
+                let how = match how {
+                    Join::Abort => Join::Wait,
+                    Join::Elsewhere => Join::Query,
+                    how => *how,
+                };
                 self.put(&Record::Joined { head, point, how });
             }
             _ => {}

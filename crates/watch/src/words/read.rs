@@ -375,6 +375,7 @@ fn join(number: u64) -> Option<Join> {
         1 => Join::Query,
         2 => Join::Function,
         3 => Join::Abort,
+        4 => Join::Elsewhere,
         _ => return None,
     })
 }

@@ -320,6 +320,7 @@ fn join_number(how: Join) -> u64 {
         Join::Query => 1,
         Join::Function => 2,
         Join::Abort => 3,
+        Join::Elsewhere => 4,
     }
 }
 
