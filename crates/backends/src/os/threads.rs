@@ -9,8 +9,6 @@ pub mod end;
 #[cfg(not(loom))]
 mod start;
 
-#[cfg(not(loom))]
-use super::fault;
 use cancel::Cancelling;
 use std::{
     io,
@@ -36,7 +34,6 @@ pub fn spawn(name: String, stack: usize, body: impl FnOnce() + Send + 'static) -
         // By the thread itself: one that has not come so far is taken for a thread of the user's, which only
         // delays an end.
         let _one = One::of(&OURS);
-        fault::thread_of_ours();
         body();
     };
     without_signals(|| start::detached(&name, stack, Box::new(body)))
@@ -97,13 +94,20 @@ impl Mask {
     /// faults end the process, blocked or not.
     fn ours() -> Mask {
         const OWN: [i32; 3] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGSYS];
-        // SAFETY: plain data, which `sigfillset` fills; all signals exist.
+        let Mask(mut all) = Mask::all();
+        OWN.iter().for_each(|signal| {
+            // SAFETY: a set, and a signal that exists.
+            unsafe { libc::sigdelset(&mut all, *signal) };
+        });
+        Mask(all)
+    }
+
+    /// All signals: what a thread blocks that meets no faults of copies.
+    pub fn all() -> Mask {
+        // SAFETY: plain data, which `sigfillset` fills.
         unsafe {
             let mut all: libc::sigset_t = std::mem::zeroed();
             libc::sigfillset(&mut all);
-            OWN.iter().for_each(|signal| {
-                libc::sigdelset(&mut all, *signal);
-            });
             Mask(all)
         }
     }
@@ -129,11 +133,11 @@ impl Mask {
     }
 }
 
-/// Runs `start`; threads that it starts take none of the signals sent to the process. The calling thread
-/// cannot be cancelled meanwhile.
-pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+/// Runs `start`; threads that it starts begin with all signals blocked. The calling thread cannot be cancelled
+/// meanwhile.
+fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     let cancelling = Cancelling::off();
-    let old = Mask::ours().set();
+    let old = Mask::all().set();
     FIRST.get_or_init(|| old);
     let started = start();
     old.set();

@@ -22,7 +22,7 @@ use super::written::{UnwrittenRead, WrittenBytes};
 use super::{CheckNames, ProcessEnd};
 use crate::fact::{
     self as host, CallSite, Fact, FactSource, HostAccess, Nanos, Origin, Outcome, Passed, Piece, Point,
-    StreamPurpose, SubmittedOp, TaskId, TouchedBytes,
+    StreamPurpose, SubmittedOp, TaskId, TouchedBytes, Work,
 };
 
 /// Ops of one stream that are kept although nobody joined them.
@@ -40,6 +40,14 @@ const KEPT_REFUSED: usize = 1 << 8;
 const KEPT_FAILED_CALLS: usize = 1 << 10;
 /// Ops that only another process has waited for, and that are kept.
 const KEPT_ELSEWHERE: usize = 1 << 12;
+
+/// A call that has submitted an op.
+#[derive(Clone, Copy)]
+struct OpCall {
+    site: CallSite,
+    /// Whether the op is a copy that reads its addresses when it runs.
+    is_late_bound: bool,
+}
 
 /// Memory that processes share, in the engine's addresses.
 struct LentRange {
@@ -72,9 +80,9 @@ pub struct ProcessCheck {
     /// The ops that were told last, by their points: an access or a failure may be told after a join.
     recent: RecentOps<Rc<CheckedOp>>,
     /// The calls that submitted ops last.
-    recent_calls: RecentOps<CallSite>,
+    recent_calls: RecentOps<OpCall>,
     /// Calls whose ops have failed, and of which no synchronisation has told yet.
-    failed_calls: VecDeque<CallSite>,
+    failed_calls: VecDeque<OpCall>,
     /// Calls that were refused, and the addresses that they were about.
     refused: Vec<(Nanos, CallSite, u64)>,
     /// Memory that is shared with other processes.
@@ -121,7 +129,8 @@ impl ProcessCheck {
         self.order.pass_time(fact.time().unwrap_or_default());
         match fact {
             Fact::Submitted(op) => {
-                self.recent_calls.insert(op.point, op.site);
+                let is_late_bound = matches!(op.work, Work::Through { .. }) && op.task.is_none();
+                self.recent_calls.insert(op.point, OpCall { site: op.site, is_late_bound });
                 self.order.submit(op.clone(), resolved, &mut ready);
             }
             Fact::Bound { promise, point, .. } => self.order.bind(*promise, *point, &mut ready),
@@ -476,7 +485,8 @@ impl ProcessCheck {
         // submitted.
         let waits = ["Synchronize", "Query"].iter().any(|word| name.contains(word));
         let work = if waits { self.failed_calls.pop_front() } else { None };
-        let (site, is_of_work) = (work.unwrap_or(site), work.is_some());
+        let is_late_bound = work.is_some_and(|work| work.is_late_bound);
+        let site = work.map_or(site, |work| work.site);
         // Memory that is not registered any more is still the program's, which may use it.
         let is_gone = |freed: &&ForgottenBlock| {
             freed.owned.block.origin != Origin::Registered || name.contains("Unregister")
@@ -486,7 +496,7 @@ impl ProcessCheck {
         match freed {
             _ if code != INVALID_PARAMETER => {}
             // The work is older than the free: nobody had waited for it then.
-            Some((_, freed)) if is_of_work && site.begin < freed.freed.begin => {
+            Some((_, freed)) if is_late_bound && site.begin < freed.freed.begin => {
                 found.push(freed_in_flight(site, freed));
             }
             Some((address, freed)) => found.push(after_free(names, (time, site), address, freed)),

@@ -1,6 +1,7 @@
 //! Starting a thread without Rust's own way of it: in a Rust program that maps a signal stack when the thread
 //! begins, and ends the process where nothing more can be mapped.
 
+use super::{super::fault, Mask};
 use std::{
     ffi::{CString, c_void},
     io,
@@ -52,8 +53,13 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     let Start { name, body } = *unsafe { Box::from_raw(start.cast::<Start>()) };
     // SAFETY: the name is a C string; the kernel cuts it where it is too long.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    // It began with all signals blocked, and ends so: one that is sent to the process must not come to a
+    // thread that the handler does not know as ours.
+    fault::thread_of_ours();
+    Mask::ours().set();
     // Said on stderr by the panic itself; the thread ends.
     let _ = catch_unwind(AssertUnwindSafe(body));
+    Mask::all().set();
     ptr::null_mut()
 }
 

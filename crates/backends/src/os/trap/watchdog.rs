@@ -8,8 +8,9 @@
 use super::{
     devices, doubled,
     uffd::{Event, PageFault, Uffd},
+    watcher,
 };
-use crate::os::{page::page_size, threads};
+use crate::os::page::page_size;
 use std::{
     io,
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -21,8 +22,6 @@ use std::{
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long one event may take: longer than a thread is waited for that is asked for its stack.
 const MOST: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
-/// The stack of the thread.
-const STACK: usize = 256 << 10;
 
 /// How many events were begun and ended: odd while one is worked on.
 static STEPS: AtomicU64 = AtomicU64::new(0);
@@ -72,7 +71,7 @@ pub(super) fn wait_for_event_in_work() {
 
 /// Begins to look.
 pub(super) fn begin(uffd: &'static Uffd) -> io::Result<()> {
-    threads::end::spawn_staying("ferry-watchdog".into(), STACK, move || {
+    watcher("ferry-watchdog", move || {
         let (mut seen, mut since) = (0, Instant::now());
         loop {
             thread::sleep(PAUSE);
