@@ -35,6 +35,14 @@ pub fn spawn_staying(name: String, stack: usize, body: impl FnOnce() + Send + 's
     })
 }
 
+/// Starts a thread that does not end by itself, and that no signal comes to which is sent to the process.
+pub fn spawn_deaf(name: &str, stack: usize, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    spawn_staying(name.into(), stack, move || {
+        Mask::all().set();
+        body();
+    })
+}
+
 /// A thread of the user's ends. If it is the main thread, or that has ended before, a thread checks from
 /// now on whether it was the last.
 pub fn thread_leaves() {

@@ -153,7 +153,7 @@ impl Trap {
         let can_ask = answer::install(uffd, lines);
         let can_step = can_ask && step::install(uffd);
         let monitor = Monitor { uffd, judge, can_ask, can_step };
-        watcher("ferry-accesses", move || monitor.run())?;
+        threads::end::spawn_deaf("ferry-accesses", STACK, move || monitor.run())?;
         watchdog::begin(uffd)?;
         Ok(Trap { uffd })
     }
@@ -199,14 +199,6 @@ impl Trap {
     pub fn open_pages(&self, pages: &Range<usize>) {
         doubled::open_pages(self.uffd, pages);
     }
-}
-
-/// Starts a thread of the watch. A signal that is sent to the process never comes to it.
-fn watcher(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    threads::end::spawn_staying(name.into(), STACK, move || {
-        threads::Mask::all().set();
-        body();
-    })
 }
 
 /// The thread that is told of accesses.

@@ -14,7 +14,7 @@ use std::{
 };
 
 use super::answer::{MAX_FRAMES, pc, walk};
-use crate::os::fault;
+use crate::os::{fault, threads::end::spawn_deaf};
 
 const IDLE: u32 = 0;
 const FILLING: u32 = 1;
@@ -68,7 +68,7 @@ pub fn tell_pointers(with: fn(DevicePointer), lines: fn()) -> io::Result<()> {
     }
     let _ = LINES.set(lines);
     fault::tell_pointers_to(tell);
-    super::watcher("ferry-pointers", move || {
+    spawn_deaf("ferry-pointers", 1 << 20, move || {
         loop {
             match SLOT.state.load(Ordering::Acquire) {
                 FILLED => pass_on(with),

@@ -8,9 +8,8 @@
 use super::{
     devices, doubled,
     uffd::{Event, PageFault, Uffd},
-    watcher,
 };
-use crate::os::page::page_size;
+use crate::os::{page::page_size, threads::end::spawn_deaf};
 use std::{
     io,
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -22,6 +21,9 @@ use std::{
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long one event may take: longer than a thread is waited for that is asked for its stack.
 const MOST: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
+
+/// The stack of the thread.
+const STACK: usize = 256 << 10;
 
 /// How many events were begun and ended: odd while one is worked on.
 static STEPS: AtomicU64 = AtomicU64::new(0);
@@ -71,7 +73,7 @@ pub(super) fn wait_for_event_in_work() {
 
 /// Begins to look.
 pub(super) fn begin(uffd: &'static Uffd) -> io::Result<()> {
-    watcher("ferry-watchdog", move || {
+    spawn_deaf("ferry-watchdog", STACK, move || {
         let (mut seen, mut since) = (0, Instant::now());
         loop {
             thread::sleep(PAUSE);
