@@ -1,6 +1,6 @@
-/* CHECK: FERRY-STREAM-RACE: another process uploads into device memory that this one has shared, and records a
- * notify behind that. This one is told by a pipe that it has done so, and downloads without waiting for the
- * notify. */
+/* CHECK: FERRY-STREAM-RACE: another process uploads into device memory that this one has shared, and records
+ * a notify behind that. This one is told by a pipe that it has done so, and downloads without waiting for
+ * the notify. */
 #include <sys/wait.h>
 
 #include "kit.h"

@@ -133,8 +133,8 @@ impl Mask {
     }
 }
 
-/// Runs `start`; threads that it starts begin with all signals blocked. The calling thread cannot be cancelled
-/// meanwhile.
+/// Runs `start`; threads that it starts begin with all signals blocked. The calling thread cannot be
+/// cancelled meanwhile.
 fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     let cancelling = Cancelling::off();
     let old = Mask::all().set();

@@ -68,8 +68,8 @@ impl Captures {
         if !BREAKING.contains(&code) {
             return None;
         }
-        // A failed end has ended the capture before it was told that it failed. The beginning of a call may be
-        // read a little differently in two facts.
+        // A failed end has ended the capture before it was told that it failed. The beginning of a call may
+        // be read a little differently in two facts.
         let is_same = |end: &CallSite| end.caller == site.caller && end.begin.abs_diff(site.begin) < A_MOMENT;
         let ended = self.ended.filter(|(_, end)| is_same(end));
         let of_thread = self.active.values().rev().find(|begun| begun.thread == thread).copied();

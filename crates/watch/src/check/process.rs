@@ -709,8 +709,8 @@ fn lost_ops(last: &Rc<CheckedOp>, count: usize, how: &str) -> RawFinding {
 fn freed_in_flight(work: CallSite, freed: &ForgottenBlock) -> RawFinding {
     let block = freed.owned.block;
     let message = format!(
-        "{} bytes at {:#x} are freed while a copy that reads its addresses when it runs is in flight on them: \
-         nobody has waited for it.",
+        "{} bytes at {:#x} are freed while a copy that reads its addresses when it runs is in flight on \
+         them: nobody has waited for it.",
         block.asked(),
         block.base
     );
