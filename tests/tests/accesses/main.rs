@@ -165,7 +165,8 @@ fn buffers_in_lists_are_read_to_their_end() {
     let mut seen = run("lists", false);
     let addresses: Vec<u64> = seen.accesses.iter().map(|access| access.address % 4096).collect();
     let Some(told) = seen.accesses("lists") else { return };
-    assert_eq!((told, addresses), (vec![("read by a call", "destination", true)], vec![100]));
+    let (read, write) = (("read by a call", "destination", true), ("write by a call", "source", true));
+    assert_eq!((told, addresses), (vec![read, read, write], vec![100; 3]));
 }
 
 #[test]
@@ -191,16 +192,112 @@ fn has_breakpoints() -> bool {
     }
 }
 
+/// Has the program not be allowed to have breakpoints.
+fn forbid_breakpoints(command: &mut Command) {
+    const LOAD_NUMBER: libc::sock_filter = libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 };
+    const fn end(k: u32) -> libc::sock_filter {
+        libc::sock_filter { code: 0x06, jt: 0, jf: 0, k }
+    }
+    let is_it = libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: libc::SYS_perf_event_open as u32 };
+    let refused = end(libc::SECCOMP_RET_ERRNO | libc::EACCES as u32);
+    let mut filter = [LOAD_NUMBER, is_it, refused, end(libc::SECCOMP_RET_ALLOW)];
+    // SAFETY: makes system calls alone, with a filter that is the closure's.
+    unsafe {
+        command.pre_exec(move || {
+            let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+            let (no_new, filter) = (libc::PR_SET_NO_NEW_PRIVS, libc::SECCOMP_MODE_FILTER);
+            match libc::prctl(no_new, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, filter, &raw const program) == 0
+            {
+                true => Ok(()),
+                false => Err(std::io::Error::last_os_error()),
+            }
+        })
+    };
+}
+
+/// Runs a part where breakpoints are forbidden.
+fn run_without_breakpoints(part: &str, prepare: impl FnOnce(&mut Command)) -> Seen {
+    let mut command = Command::new(program());
+    forbid_breakpoints(&mut command);
+    prepare(&mut command);
+    let wanted = Wanted { accesses: true, precise: true, ..Wanted::default() };
+    let (seen, status, said) = run_wanted(part, wanted, &mut command);
+    assert!(status.success() && said.ends_with("ok\n"), "{part}: {status}: {said}");
+    seen
+}
+
+/// Whether a thread can be caught behind a system call without breakpoints: glibc 2.35 and later registers
+/// restartable sequences, and Linux looks at them behind system calls up to 6.18.
+fn has_sequences() -> bool {
+    // SAFETY: asks for a symbol, and reads what it says.
+    let size = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast::<u32>().as_ref() };
+    size.is_some_and(|size| *size > 0) && kernel() < (6, 19)
+}
+
 #[test]
 fn pages_are_armed_behind_system_calls() {
-    let mut seen = run("behind_calls", false);
-    let addresses: Vec<u64> = seen.accesses.iter().map(|access| access.address % 4096).collect();
-    let Some(told) = seen.accesses("behind_calls") else { return };
-    if !has_breakpoints() {
-        return eprintln!("skipped: no breakpoints of the processor");
+    for (part, count) in [("behind_calls", 3), ("registered_calls", 6)] {
+        for is_forbidden in [false, true] {
+            if !(if is_forbidden { has_sequences() } else { has_breakpoints() }) {
+                eprintln!("skipped: threads cannot be caught so");
+                continue;
+            }
+            let mut seen =
+                if is_forbidden { run_without_breakpoints(part, |_| {}) } else { run(part, false) };
+            let addresses: Vec<u64> = seen.accesses.iter().map(|access| access.address % 4096).collect();
+            let Some(told) = seen.accesses("behind_calls") else { return };
+            let want = (vec![("write", "source", true); count], vec![101; count]);
+            assert_eq!((told, addresses), want, "{part}, forbidden: {is_forbidden}");
+            assert_eq!(seen.opened, 0, "{part}, forbidden: {is_forbidden}");
+        }
     }
-    assert_eq!((told, addresses), (vec![("write", "source", true); 3], vec![101; 3]));
-    assert_eq!(seen.opened, 0);
+}
+
+#[test]
+fn where_no_thread_is_caught_behind_system_calls_that_is_said() {
+    let off = ("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+    let mut seen = run_without_breakpoints("behind_calls", |command| _ = command.env(off.0, off.1));
+    let Some(told) = seen.accesses("behind_calls") else { return };
+    assert_eq!((told, seen.opened), (vec![], 3), "of each turn the first call has the page open");
+}
+
+#[test]
+fn pages_are_armed_during_system_calls_that_last() {
+    for is_forbidden in [false, true] {
+        let mut seen = if is_forbidden {
+            run_without_breakpoints("long_calls", |_| {})
+        } else {
+            run("long_calls", true)
+        };
+        let addresses: Vec<u64> = seen.accesses.iter().map(|access| access.address % 4096).collect();
+        let Some(told) = seen.accesses("long_calls") else { return };
+        if if is_forbidden { has_sequences() } else { has_breakpoints() } {
+            assert_eq!((told, addresses), (vec![("write", "source", true); 2], vec![101, 102]));
+        }
+    }
+}
+
+#[test]
+fn calls_that_signals_interrupt_begin_again_and_pages_are_armed_behind_them() {
+    let can_catch = [has_breakpoints(), has_sequences()];
+    let run = [run("interrupted_calls", true), run_without_breakpoints("interrupted_calls", |_| {})];
+    for (mut seen, can_catch) in run.into_iter().zip(can_catch) {
+        let addresses: Vec<u64> = seen.accesses.iter().map(|access| access.address % 4096).collect();
+        let Some(told) = seen.accesses("interrupted_calls") else { return };
+        if can_catch {
+            assert_eq!((told, addresses), (vec![("write", "destination", true); 2], vec![2049, 2048]));
+        }
+    }
+}
+
+#[test]
+fn a_call_that_blocks_signals_does_what_it_does() {
+    let mut all = vec![run("masks", true), run_without_breakpoints("masks", |_| {})];
+    for seen in &mut all {
+        let Some(told) = seen.accesses("masks") else { return };
+        assert!(told.iter().all(|one| *one == ("write", "destination", true)), "{told:?}");
+    }
 }
 
 #[test]
@@ -224,10 +321,15 @@ fn a_sweep_is_not_stepped_through_and_hides_no_other_access() {
 
 /// Whether the kernel can open pages for reading alone: Linux 6.4.
 fn protects_pages() -> bool {
+    kernel() >= (6, 4)
+}
+
+/// The kernel's first two numbers.
+fn kernel() -> (u32, u32) {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|word| word.parse::<u32>());
     let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
-    (next(), next()) >= (6, 4)
+    (next(), next())
 }
 
 #[test]
@@ -307,6 +409,40 @@ fn registered_memory_that_is_shared_is_watched_and_stays_shared() {
 fn memory_is_registered_again_though_copies_of_it_wait() {
     let seen = run("registered_again", false);
     assert_eq!(seen.accesses.len(), 0);
+}
+
+#[test]
+fn memory_that_takes_the_place_of_registered_memory_is_what_copies_use() {
+    let (_, status, said) = run_wanted("unmapped_again", Wanted::default(), &mut Command::new(program()));
+    assert!(status.success() && said.ends_with("ok\n"), "unwatched: {status}: {said}");
+    let mut seen = run("unmapped_again", true);
+    let addresses: Vec<u64> = seen.accesses.iter().map(|access| access.address % 4096).collect();
+    let Some(told) = seen.accesses("unmapped_again") else { return };
+    assert_eq!((told, addresses), (vec![("write", "source", true); 20], vec![17; 20]), "watched in its turn");
+}
+
+#[test]
+fn a_stack_may_lie_right_below_memory_in_flight() {
+    let mut seen = run("stack_below", false);
+    let Some(told) = seen.accesses("below") else { return };
+    assert_eq!((told, seen.opened), (vec![("write", "source", true); 2], 0));
+}
+
+#[test]
+fn shared_memory_that_is_mapped_again_is_watched_again() {
+    let mut seen = run("file_again", false);
+    let Some(told) = seen.accesses("file_again") else { return };
+    assert_eq!(told, [("write", "source", true); 2]);
+}
+
+#[test]
+fn memory_that_comes_where_a_call_had_a_page_open_keeps_its_bytes() {
+    for mut seen in
+        [run("unmapped_during_call", true), run_without_breakpoints("unmapped_during_call", |_| {})]
+    {
+        let Some(told) = seen.accesses("unmapped_during_call") else { return };
+        assert_eq!(told, [("write by a call", "source", true); 20], "unmapped in flight");
+    }
 }
 
 #[test]

@@ -6,7 +6,14 @@
 //! last thing that the program did. The handler uses its own stack, system calls and atomics. SIGURG is what
 //! is sent, since programs ignore it and debuggers pass it on without a word.
 
-use super::{chain::ChainedHandler, doubled, operand::Registers, place, step, uffd::Uffd};
+use super::{
+    chain::ChainedHandler,
+    moving,
+    operand::{self, OperandAddress, Registers},
+    place::{self, ThreadStatus},
+    step,
+    uffd::Uffd,
+};
 use crate::os::page::page_size;
 use std::{
     cell::UnsafeCell,
@@ -14,7 +21,7 @@ use std::{
     io, mem,
     sync::{
         OnceLock,
-        atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -27,11 +34,15 @@ pub const MAX_FRAMES: usize = 64;
 /// much is to do it may get no CPU for long.
 const PATIENCE: Duration = Duration::from_millis(500);
 const MOST_PATIENCE: Duration = Duration::from_secs(3);
+/// When it is first looked whether the thread does something else.
+const SOON: Duration = Duration::from_millis(2);
 
 const IDLE: u32 = 0;
 const ASKED: u32 = 1;
 const ANSWERING: u32 = 2;
 const ANSWERED: u32 = 3;
+/// The thread is somewhere else: a handler of the program's was about to begin.
+const ELSEWHERE: u32 = 4;
 /// Milliseconds that a thread waits in its handler until what it said is written down.
 const MOST_WAITS: u32 = 200;
 
@@ -41,8 +52,11 @@ struct QuestionSlot {
     state: AtomicU32,
     thread: AtomicI32,
     page: AtomicUsize,
+    /// The instruction that the thread waits at.
+    pc: AtomicU64,
     wants_stack: AtomicBool,
     may_step: AtomicBool,
+    elsewhere: UnsafeCell<Option<Elsewhere>>,
     has_stepped: AtomicBool,
     frames: UnsafeCell<[u64; MAX_FRAMES]>,
     used: AtomicUsize,
@@ -58,8 +72,10 @@ static SLOT: QuestionSlot = QuestionSlot {
     state: AtomicU32::new(IDLE),
     thread: AtomicI32::new(0),
     page: AtomicUsize::new(0),
+    pc: AtomicU64::new(0),
     wants_stack: AtomicBool::new(false),
     may_step: AtomicBool::new(false),
+    elsewhere: UnsafeCell::new(None),
     has_stepped: AtomicBool::new(false),
     frames: UnsafeCell::new([0; MAX_FRAMES]),
     used: AtomicUsize::new(0),
@@ -82,10 +98,25 @@ pub struct Question {
     pub thread: i32,
     /// The page.
     pub page: usize,
+    /// The instruction that it waits at.
+    pub pc: u64,
     /// Whether the stack is wanted.
     pub wants_stack: bool,
     /// Whether the thread may be stepped over the instruction.
     pub may_step: bool,
+    /// How the instruction can be done in the engine's view of the same bytes.
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// An operand that can be had elsewhere.
+#[derive(Clone, Copy)]
+pub struct Elsewhere {
+    /// How its address is made.
+    pub operand: OperandAddress,
+    /// Its address.
+    pub at: usize,
+    /// What is added to its base for the other address.
+    pub by: usize,
 }
 
 /// What a thread answered.
@@ -98,6 +129,18 @@ pub struct StackAnswer {
     pub registers: Registers,
 }
 
+/// What becomes of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// The thread has answered, and opens the page.
+    Answered,
+    /// It did not, and never will.
+    Silent,
+    /// It does not wait any more: a signal of the program's has come, and the access is tried again when that
+    /// was handled.
+    Elsewhere,
+}
+
 /// Has threads be able to answer. `lines` is called by the handler before the stack is walked, if that is
 /// wanted; it may use system calls alone.
 pub fn install(uffd: &'static Uffd, lines: fn()) -> bool {
@@ -107,18 +150,27 @@ pub fn install(uffd: &'static Uffd, lines: fn()) -> bool {
     BEFORE.install(SIGNAL, on_signal)
 }
 
-/// Asks a thread, which goes on when `tell` returns; false if it did not answer, and then it never will.
-pub fn ask(question: &Question, tell: impl FnOnce(StackAnswer)) -> bool {
+/// Whether the thread does not block the signal.
+pub fn can_reach(status: &ThreadStatus) -> bool {
+    status.blocked >> (SIGNAL - 1) & 1 == 0
+}
+
+/// Asks a thread, which goes on when `tell` returns. Now and then `has_left` is asked whether the thread does
+/// something else, and cannot answer before that is done.
+pub fn ask(question: &Question, has_left: impl Fn() -> bool, tell: impl FnOnce(StackAnswer)) -> Asked {
     if IS_BROKEN.load(Ordering::Relaxed) || !ChainedHandler::is_installed(SIGNAL, on_signal) {
-        return false;
+        return Asked::Silent;
     }
     SLOT.thread.store(question.thread, Ordering::Relaxed);
     SLOT.page.store(question.page, Ordering::Relaxed);
+    SLOT.pc.store(question.pc, Ordering::Relaxed);
     SLOT.wants_stack.store(question.wants_stack, Ordering::Relaxed);
     SLOT.may_step.store(question.may_step, Ordering::Relaxed);
+    // SAFETY: no handler answers now, so that it is the monitor's.
+    unsafe { *SLOT.elsewhere.get() = question.elsewhere };
     SLOT.state.store(ASKED, Ordering::Release);
-    let is_answered = send(question.thread).is_ok() && wait(question.thread);
-    if is_answered {
+    let asked = if send(question.thread).is_ok() { wait(question.thread, has_left) } else { Asked::Silent };
+    if asked == Asked::Answered {
         let used = SLOT.used.load(Ordering::Relaxed);
         // SAFETY: the handler does not use them any more.
         let (frames, registers) = unsafe { ((&*SLOT.frames.get())[..used].to_vec(), *SLOT.registers.get()) };
@@ -126,30 +178,29 @@ pub fn ask(question: &Question, tell: impl FnOnce(StackAnswer)) -> bool {
     }
     SLOT.state.store(IDLE, Ordering::Release);
     wake();
-    is_answered
+    asked
 }
 
-/// Waits for an answer; false if the question was taken back.
-fn wait(thread: i32) -> bool {
+/// Waits for an answer; if none comes the question is taken back.
+fn wait(thread: i32, has_left: impl Fn() -> bool) -> Asked {
     let (since, mut patience) = (Instant::now(), PATIENCE);
+    let take_back = || SLOT.state.compare_exchange(ASKED, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok();
     loop {
         match SLOT.state.load(Ordering::Acquire) {
-            ANSWERED => return true,
+            ANSWERED => return Asked::Answered,
+            ELSEWHERE => return Asked::Elsewhere,
+            ASKED if since.elapsed() > SOON && has_left() && take_back() => return Asked::Elsewhere,
             ASKED if since.elapsed() > patience => {
                 let is_slow = place::status_of(thread).is_some_and(|status| !status.is_stopped);
                 if is_slow && patience < MOST_PATIENCE {
                     patience += PATIENCE;
-                } else if SLOT
-                    .state
-                    .compare_exchange(ASKED, IDLE, Ordering::AcqRel, Ordering::Acquire)
-                    .is_ok()
-                {
-                    return false;
+                } else if take_back() {
+                    return Asked::Silent;
                 }
             }
             ANSWERING if since.elapsed() > MOST_PATIENCE + PATIENCE => {
                 IS_BROKEN.store(true, Ordering::Relaxed);
-                return false;
+                return Asked::Silent;
             }
             state => sleep_on(state),
         }
@@ -219,6 +270,13 @@ unsafe extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context:
 /// `context` is the kernel's, and the slot is in the state in which it belongs to this thread.
 unsafe fn answer(context: *mut c_void) {
     let page = SLOT.page.load(Ordering::Relaxed);
+    // The kernel gives a thread several signals at once, the last of them first: then this interrupts a
+    // handler of the program's at its first instruction.
+    // SAFETY: the kernel's context.
+    if pc(unsafe { &*context.cast::<libc::ucontext_t>() }) != SLOT.pc.load(Ordering::Relaxed) {
+        SLOT.state.store(ELSEWHERE, Ordering::Release);
+        return wake();
+    }
     let mut used = 0;
     if SLOT.wants_stack.load(Ordering::Relaxed) {
         if let Some(lines) = SLOT.lines.get() {
@@ -231,8 +289,15 @@ unsafe fn answer(context: *mut c_void) {
     }
     // SAFETY: the kernel's context; the slot is this thread's.
     unsafe { *SLOT.registers.get() = registers(&*context.cast::<libc::ucontext_t>()) };
+    let may_step = SLOT.may_step.load(Ordering::Relaxed);
+    // SAFETY: the slot is this thread's.
+    let (elsewhere, registers) = unsafe { (*SLOT.elsewhere.get(), &*SLOT.registers.get()) };
+    let elsewhere = elsewhere.filter(|it| may_step && it.operand.of(registers) == it.at);
+    // SAFETY: the kernel's context, and this is the instruction that the operand is of.
+    let is_elsewhere =
+        elsewhere.is_some_and(|it| unsafe { step::begin_elsewhere(context, it.operand, it.by) });
     // SAFETY: the kernel's context.
-    let has_stepped = SLOT.may_step.load(Ordering::Relaxed) && unsafe { step::begin(context, page) };
+    let has_stepped = is_elsewhere || may_step && unsafe { step::begin(context, page) };
     SLOT.used.store(used, Ordering::Relaxed);
     SLOT.has_stepped.store(has_stepped, Ordering::Relaxed);
     SLOT.state.store(ANSWERED, Ordering::Release);
@@ -244,8 +309,8 @@ unsafe fn answer(context: *mut c_void) {
         }
         sleep_on(ANSWERED);
     }
-    if let Some(uffd) = UFFD.get() {
-        doubled::open_pages(uffd, &(page..page + page_size()));
+    if let Some(uffd) = UFFD.get().filter(|_| !is_elsewhere) {
+        moving::open_pages(uffd, &(page..page + page_size()));
     }
 }
 
@@ -295,13 +360,7 @@ extern "C" fn visit(frame: *mut c_void, walk: *mut c_void) -> i32 {
 
 #[cfg(target_arch = "x86_64")]
 fn registers(context: &libc::ucontext_t) -> Registers {
-    use libc::{REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
-    use libc::{REG_RAX, REG_RBP, REG_RBX, REG_RCX, REG_RDI, REG_RDX, REG_RSI, REG_RSP};
-    [
-        REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI, REG_R8, REG_R9, REG_R10,
-        REG_R11, REG_R12, REG_R13, REG_R14, REG_R15,
-    ]
-    .map(|number| context.uc_mcontext.gregs[number as usize] as u64)
+    operand::IN_CONTEXT.map(|number| context.uc_mcontext.gregs[number as usize] as u64)
 }
 
 #[cfg(not(target_arch = "x86_64"))]

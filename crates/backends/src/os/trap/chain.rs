@@ -18,7 +18,8 @@ impl ChainedHandler {
         ChainedHandler(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Installs the handler, which system calls of the program do not notice.
+    /// Installs the handler, which system calls of the program do not notice. No handler of the program's
+    /// runs in the middle of it: that might touch armed memory, for which the monitor has to be free.
     pub fn install(&self, signal: i32, handler: Handler) -> bool {
         // SAFETY: plain data, for which zeroes are a value.
         let mut action: libc::sigaction = unsafe { mem::zeroed() };
@@ -29,6 +30,7 @@ impl ChainedHandler {
         self.0.store(Box::leak(Box::new(action)), Ordering::Release);
         action.sa_flags = action.sa_flags & libc::SA_ONSTACK | libc::SA_SIGINFO | libc::SA_RESTART;
         action.sa_sigaction = handler as *const () as usize;
+        action.sa_mask = all_but_faults();
         // SAFETY: the handler is one for SA_SIGINFO, and what it needs is stored.
         unsafe { libc::sigaction(signal, &action, ptr::null_mut()) == 0 }
     }
@@ -50,6 +52,11 @@ impl ChainedHandler {
     pub unsafe fn call(&self, signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) -> bool {
         // SAFETY: never freed, and stored before the handler was installed.
         let Some(action) = (unsafe { self.0.load(Ordering::Acquire).as_ref() }) else { return false };
+        if ![libc::SIG_IGN, libc::SIG_DFL].contains(&action.sa_sigaction) {
+            // SAFETY: the kernel's context.
+            let before = unsafe { (*context.cast::<libc::ucontext_t>()).uc_sigmask };
+            block(&mask_in(action, signal, &before));
+        }
         match action.sa_sigaction {
             libc::SIG_IGN => {}
             libc::SIG_DFL => return false,
@@ -66,5 +73,64 @@ impl ChainedHandler {
             }
         }
         true
+    }
+}
+
+/// What is blocked while our handlers run: faults of their own take their course.
+pub fn all_but_faults() -> libc::sigset_t {
+    // SAFETY: plain data, for which zeroes are a value; the calls write to it alone.
+    unsafe {
+        let mut all = mem::zeroed();
+        libc::sigfillset(&mut all);
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
+            libc::sigdelset(&mut all, fault);
+        }
+        all
+    }
+}
+
+/// What is blocked in a handler of the program's, if `before` was when the signal came.
+fn mask_in(action: &libc::sigaction, signal: i32, before: &libc::sigset_t) -> libc::sigset_t {
+    let mut mask = *before;
+    // SAFETY: the calls read sets and write to a local.
+    unsafe {
+        for other in 1..=libc::SIGRTMAX() {
+            if libc::sigismember(&action.sa_mask, other) == 1 {
+                libc::sigaddset(&mut mask, other);
+            }
+        }
+        if action.sa_flags & libc::SA_NODEFER == 0 {
+            libc::sigaddset(&mut mask, signal);
+        }
+    }
+    mask
+}
+
+/// Has this thread block these signals alone. When a handler returns the kernel sets what was before.
+fn block(mask: &libc::sigset_t) {
+    // SAFETY: reads a set.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handler_of_the_programs_blocks_what_it_would_have() {
+        // SAFETY: plain data, and calls that write to it alone.
+        let (mut action, mut before): (libc::sigaction, libc::sigset_t) = unsafe { mem::zeroed() };
+        // SAFETY: as above.
+        unsafe {
+            libc::sigaddset(&mut action.sa_mask, libc::SIGUSR1);
+            libc::sigaddset(&mut before, libc::SIGUSR2);
+        }
+        for (flags, want) in [(0, [1, 1, 1, 0]), (libc::SA_NODEFER, [1, 1, 0, 0])] {
+            action.sa_flags = flags;
+            let mask = mask_in(&action, libc::SIGURG, &before);
+            // SAFETY: reads a set.
+            let is_in = |signal| unsafe { libc::sigismember(&mask, signal) };
+            assert_eq!([libc::SIGUSR1, libc::SIGUSR2, libc::SIGURG, libc::SIGALRM].map(is_in), want);
+        }
     }
 }

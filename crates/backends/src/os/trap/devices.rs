@@ -37,6 +37,12 @@ pub fn is_watched(address: usize) -> bool {
     place_of(address).is_some()
 }
 
+/// The first address from here on that is watched.
+pub(super) fn next_from(address: usize) -> Option<usize> {
+    let ranges = DEVICES.iter().map(range_of).filter(|range| address < range.end && !range.is_empty());
+    ranges.map(|range| range.start.max(address)).min()
+}
+
 /// Watches whole pages that have no rights and nothing behind them; false if they stay as they are.
 pub(super) fn watch(uffd: &Uffd, range: &Range<usize>) -> bool {
     let Some(place) = DEVICES.iter().find(|place| range_of(place).is_empty()) else { return false };

@@ -15,9 +15,13 @@
 
 mod after_call;
 pub(in crate::os) mod answer;
+mod breakpoint;
+mod call_end;
 mod chain;
 pub mod devices;
 pub(crate) mod doubled;
+mod mapped;
+mod moving;
 mod operand;
 pub mod place;
 mod pointers;
@@ -26,17 +30,20 @@ mod shadow;
 mod snapshot;
 mod step;
 mod uffd;
+mod views;
 mod watchdog;
 
 use super::{page::page_size, threads};
-use answer::{Question, StackAnswer};
+use answer::{Asked, Elsewhere, Question, StackAnswer};
 use operand::{MemoryOperands, Registers};
-use place::{SystemCall, ThreadPlace, ThreadStatus};
+use place::{SystemCall, ThreadPlace, ThreadStatus, Waiting};
 pub use pointers::{DevicePointer, tell_pointers};
 pub use presence::Presence;
 pub use shadow::Shadow;
 pub use snapshot::{Snapshot, at_fork};
 use std::{
+    cell::RefCell,
+    collections::VecDeque,
     io,
     ops::Range,
     sync::{Arc, OnceLock},
@@ -44,6 +51,7 @@ use std::{
 };
 use uffd::{Event, Uffd};
 pub use uffd::{Opening, PageFault, populate};
+pub use views::read as read_for_monitor;
 use watchdog::EventInWork;
 pub use watchdog::has_let_go;
 
@@ -52,6 +60,9 @@ const STACK: usize = 1 << 20;
 
 /// How long a thread is looked for that unmaps registered memory.
 const LONGEST_LOOK: Duration = Duration::from_millis(20);
+
+/// How long a page is open for a system call that does not return, for others to access it unseen.
+const LONGEST_OPEN: Duration = Duration::from_millis(1);
 
 /// An access to armed memory that is in flight.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +126,10 @@ pub trait Judge: Send + Sync {
     /// What is to be done about an access to a page that has something in flight.
     fn judge(&self, access: &TrappedAccess) -> Verdict;
 
+    /// How much is added to the program's address of these bytes for the engine's, if all of them are in one
+    /// view.
+    fn engine_distance(&self, bytes: Range<usize>) -> Option<usize>;
+
     /// The access is about to happen: the thread goes on when this returns. `frames` is the stack, if it was
     /// wanted and the thread
     /// could say it, from the instruction itself on; `is_open` whether the page is not armed any more.
@@ -128,7 +143,7 @@ pub trait Judge: Send + Sync {
     /// called more than once for one call. [`unmapped`](Judge::unmapped) follows.
     fn unmapping(&self, thread: i32, place: ThreadPlace, range: Range<usize>);
 
-    /// The program has unmapped registered memory that is mapped twice.
+    /// The program has unmapped registered memory that is mapped twice: that is not watched any more.
     fn unmapped(&self, range: Range<usize>);
 
     /// The program has closed the watch's descriptor: no access is seen any more.
@@ -152,15 +167,18 @@ impl Trap {
         let uffd: &'static Uffd = Box::leak(Box::new(Uffd::open()?));
         let can_ask = answer::install(uffd, lines);
         let can_step = can_ask && step::install(uffd);
-        let monitor = Monitor { uffd, judge, can_ask, can_step };
+        let put_aside = RefCell::default();
+        let monitor = Monitor { uffd, judge, can_ask, can_step, put_aside };
         threads::end::spawn_deaf("ferry-accesses", STACK, move || monitor.run())?;
         watchdog::begin(uffd)?;
         Ok(Trap { uffd })
     }
 
-    /// Has accesses to armed pages of this view told of.
-    pub fn watch(&self, view: &Range<usize>) -> io::Result<()> {
-        self.uffd.register(view)
+    /// Has accesses to armed pages of this view told of, whose bytes the engine has from `engine` on.
+    pub fn watch(&self, view: &Range<usize>, engine: usize) -> io::Result<()> {
+        self.uffd.register(view)?;
+        views::add(view, engine);
+        Ok(())
     }
 
     /// Has accesses to addresses of a device told of, which have no rights and nothing behind them; where
@@ -173,6 +191,7 @@ impl Trap {
     pub fn leave(&self, view: &Range<usize>) {
         step::wait_for(view);
         self.uffd.unregister(view);
+        views::remove(view);
     }
 
     /// Maps whole pages of the program's own memory twice, and says the engine's address of them.
@@ -180,9 +199,20 @@ impl Trap {
         doubled::double(self.uffd, user)
     }
 
-    /// Whether memory that was mapped twice is the program's own shared memory.
-    pub fn is_shared(&self, start: usize) -> bool {
-        doubled::is_shared(start)
+    /// The parts of memory that is mapped twice that a forked child has to itself.
+    pub fn own_parts(&self, user: &Range<usize>) -> Vec<Range<usize>> {
+        doubled::own_parts(user)
+    }
+
+    /// Whether the program has unmapped some of its memory that is mapped twice.
+    pub fn is_lacking(&self) -> bool {
+        doubled::is_lacking()
+    }
+
+    /// Maps twice what the program has now where it had unmapped these bytes of the engine's. Says what was
+    /// unmapped that nobody was told of.
+    pub fn renew(&self, engine: &Range<usize>) -> Vec<Range<usize>> {
+        doubled::renew(self.uffd, engine)
     }
 
     /// Undoes `double` for the program; the engine's view stays until the backend forgets it.
@@ -190,14 +220,16 @@ impl Trap {
         doubled::unite(self.uffd, user);
     }
 
-    /// Arms pages of a view that are in memory.
+    /// Arms pages of a view that are in memory, unless the program has something else there by now.
     pub fn arm(&self, pages: &Range<usize>) {
-        self.uffd.arm(pages);
+        if doubled::is_there(self.uffd, pages.start) {
+            uffd::take_out(pages);
+        }
     }
 
     /// Opens pages.
     pub fn open_pages(&self, pages: &Range<usize>) {
-        doubled::open_pages(self.uffd, pages);
+        moving::open_pages(self.uffd, pages);
     }
 }
 
@@ -207,22 +239,35 @@ struct Monitor {
     judge: Arc<dyn Judge>,
     can_ask: bool,
     can_step: bool,
+    /// Events that were read while it waited for an answer, with their moments.
+    put_aside: RefCell<VecDeque<(PageFault, u64)>>,
 }
 
 impl Monitor {
     fn run(&self) {
+        let mut armed = Instant::now();
         loop {
+            while let Some((fault, moment)) = self.next_put_aside() {
+                let _in_work = EventInWork::begin(fault.address);
+                self.handle(&fault, moment);
+            }
+            let is_any_open = after_call::is_any_open();
+            if is_any_open && armed.elapsed() >= LONGEST_OPEN {
+                after_call::arm_meanwhile();
+                armed = Instant::now();
+            }
+            let limit = is_any_open.then_some(LONGEST_OPEN.as_millis() as i32);
             // Before the event is read: its thread waits at least until then.
-            let waited = self.uffd.wait(None).map(|_| self.judge.moment());
+            let waited = self.uffd.wait(limit).map(|_| self.judge.moment());
             // Before it is read: who waits for the event may wait for the work on it, too.
             let in_work = EventInWork::begin(0);
-            self.look_for_unmapping();
+            let has_looked = self.look_for_unmapping();
             match waited.and_then(|moment| Ok((moment, self.uffd.next()?))) {
                 Ok((moment, Some(Event::Fault(fault)))) => {
                     in_work.is_about(fault.address);
                     self.handle(&fault, moment);
                 }
-                Ok((_, Some(Event::Unmap(range)))) => self.unmapped(range),
+                Ok((_, Some(Event::Unmap(range)))) => self.unmapped(range, has_looked),
                 Ok((_, None)) => {}
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 // The program has closed the descriptor: nothing can be armed any more, and nobody waits.
@@ -231,48 +276,81 @@ impl Monitor {
         }
     }
 
-    /// Looks for the call that the event about to be read is of, if it unmaps registered memory: the event
-    /// does not name the thread, which waits until it is read.
-    fn look_for_unmapping(&self) {
+    /// If the event about to be read is of registered memory that was unmapped: looks for the call, since the
+    /// event does not name the thread, which waits until it is read; and has the engine lose it, so that the
+    /// program finds it so when it goes on.
+    /// Says whether it has looked.
+    fn look_for_unmapping(&self) -> bool {
         if !doubled::is_any() || !self.uffd.has_unmap() {
-            return;
+            return false;
         }
+        let gone = doubled::gone();
         let since = Instant::now();
         // The thread may be about to wait, and counts as running until then.
-        while !self.finds_unmapping() && since.elapsed() < LONGEST_LOOK {
+        while !gone.is_empty() && !self.finds_unmapping(&gone) && since.elapsed() < LONGEST_LOOK {
             std::thread::yield_now();
         }
+        self.lose(&gone);
+        true
     }
 
     /// Whether a thread waits in a call that unmaps something; the judge is told if it is registered memory.
-    fn finds_unmapping(&self) -> bool {
+    fn finds_unmapping(&self, gone: &[Range<usize>]) -> bool {
         let unmaps =
             |(thread, place): (i32, ThreadPlace)| Some((thread, place, place.system_call?.unmaps()?));
         let calls: Vec<_> = place::waiting_threads().filter_map(unmaps).collect();
+        let part = |range: &Range<usize>| {
+            let parts = gone.iter().map(|gone| gone.start.max(range.start)..gone.end.min(range.end));
+            parts.into_iter().find(|part| part.start < part.end)
+        };
         if let Some((thread, place, gone)) =
-            calls.iter().find_map(|(thread, place, range)| Some((*thread, *place, doubled::gone_in(range)?)))
+            calls.iter().find_map(|(thread, place, range)| Some((*thread, *place, part(range)?)))
         {
             self.judge.unmapping(thread, place, gone);
         }
         !calls.is_empty()
     }
 
-    fn unmapped(&self, range: Range<usize>) {
+    fn unmapped(&self, range: Range<usize>, has_looked: bool) {
         devices::unmapped(&range);
-        if doubled::unmapped(&range) {
-            self.judge.unmapped(range);
+        // An access that was told of may have hidden the event before it was read.
+        if !has_looked && doubled::is_any() {
+            self.lose(&doubled::gone());
         }
+    }
+
+    fn lose(&self, gone: &[Range<usize>]) {
+        doubled::lose(gone);
+        gone.iter().for_each(|gone| self.judge.unmapped(gone.clone()));
+    }
+
+    fn next_put_aside(&self) -> Option<(PageFault, u64)> {
+        self.put_aside.borrow_mut().pop_front()
+    }
+
+    /// Whether a thread that was asked cannot answer: it is in a handler of the program's that blocks the
+    /// signal, or waits for a page again, inside a system call. What is told meanwhile is put aside.
+    fn has_left(&self, thread: i32) -> bool {
+        while self.uffd.wait(Some(0)).unwrap_or(false) {
+            let moment = self.judge.moment();
+            let has_looked = self.look_for_unmapping();
+            match self.uffd.next() {
+                Ok(Some(Event::Unmap(range))) => self.unmapped(range, has_looked),
+                Ok(Some(Event::Fault(fault))) => self.put_aside.borrow_mut().push_back((fault, moment)),
+                _ => break,
+            }
+        }
+        let waits_again = self.put_aside.borrow().iter().any(|(fault, _)| fault.thread == thread);
+        waits_again || place::status_of(thread).is_some_and(|status| !answer::can_reach(&status))
     }
 
     /// Opens pages. The kernel opens none before the event of a thread that unmaps something was read, and
     /// nobody else reads it. Whoever faults meanwhile is sent back, to fault again.
     fn open_pages(&self, pages: &Range<usize>, how: Opening) {
-        doubled::open_pages_taking(self.uffd, pages, how, || {
-            if self.uffd.wait(Some(0)).unwrap_or(false) {
-                self.look_for_unmapping();
-            }
+        moving::open_pages_taking(self.uffd, pages, how, || {
+            let has_looked = self.uffd.wait(Some(0)).unwrap_or(false) && self.look_for_unmapping();
             match self.uffd.next() {
-                Ok(Some(Event::Unmap(range))) => self.unmapped(range),
+                Ok(Some(Event::Unmap(range))) => self.unmapped(range, has_looked),
                 Ok(Some(Event::Fault(fault))) => {
                     let page = fault.address / page_size() * page_size();
                     self.uffd.wake(&(page..page + page_size()));
@@ -284,14 +362,14 @@ impl Monitor {
 
     fn handle(&self, fault: &PageFault, moment: u64) {
         // The page is being moved, and the thread is woken when that is done.
-        if doubled::is_held(fault.address) {
+        if moving::is_held(fault.address) {
             return;
         }
         if devices::is_watched(fault.address) {
             return self.handle_device(fault, moment);
         }
         let can_protect = self.uffd.can_protect();
-        let open = |pages: &Range<usize>, how| doubled::try_open(self.uffd, pages, how);
+        let open = |pages: &Range<usize>, how| moving::try_open(self.uffd, pages, how);
         if let Some(OpenPages { pages, how, is_done }) = self.judge.open_around(fault, can_protect, &open) {
             if !is_done {
                 self.open_pages(&pages, how);
@@ -300,7 +378,12 @@ impl Monitor {
             return;
         }
         let page = fault.address / page_size() * page_size();
-        let known = place::of_thread(fault.thread);
+        let waiting = place::waiting(fault.thread);
+        if waiting == Waiting::NoMore {
+            // If it is about to wait, it is told of again.
+            return self.uffd.wake(&(page..page + page_size()));
+        }
+        let known = place::of_thread(fault.thread).filter(|_| waiting == Waiting::ForPage);
         let place = known.unwrap_or_default();
         if let Some(call) = place.system_call {
             self.handle_call(TrappedAccess { place, ..TrappedAccess::of(fault, moment) }, &call);
@@ -312,21 +395,25 @@ impl Monitor {
         let happens = |frames, is_open, registers: &Registers| {
             self.judge.happens(&access.measured(&operands, Some(registers)), frames, is_open);
         };
-        if !(is_asked && self.ask(&access, page, verdict, happens)) {
+        let asked = if is_asked { self.ask(&access, page, verdict, happens) } else { Asked::Silent };
+        if asked == Asked::Silent {
             self.judge.happens(&access.measured(&operands, None), None, true);
             self.open_pages(&(page..page + page_size()), Opening::Whole);
+            if waiting == Waiting::Spinning && verdict.keeps_armed {
+                after_call::arm_soon(page);
+            }
         }
     }
 
     /// The page is open during the call: all that it accesses there is judged now.
     fn handle_call(&self, access: TrappedAccess, call: &SystemCall) {
         let page = access.address / page_size() * page_size();
-        let mut parts = parts_in_page(call, access.address).into_iter().peekable();
-        while let Some(part) = parts.next() {
-            let access = TrappedAccess { address: part.start, len: part.len(), ..access };
+        let mut parts = parts_in_page(call, access.address, access.is_write).into_iter().peekable();
+        while let Some((part, is_write)) = parts.next() {
+            let access = TrappedAccess { address: part.start, len: part.len(), is_write, ..access };
             let verdict = self.judged(&access);
             let is_last = parts.peek().is_none();
-            let may_arm = is_last && verdict.keeps_armed && self.can_step && !doubled::may_contain(page);
+            let may_arm = is_last && verdict.keeps_armed && self.can_step;
             let is_armed = may_arm && step::arm_behind_call(access.thread, access.place, page);
             self.judge.happens(&access, None, is_last && !is_armed);
         }
@@ -352,13 +439,27 @@ impl Monitor {
                 self.judge.pointer(&access, frames);
                 devices::close(page);
             };
-            if !(can_answer && self.ask(&access, page, verdict, |frames, _, _| pointer(frames))) {
-                pointer(None);
+            let ask = || self.ask(&access, page, verdict, |frames, _, _| pointer(frames));
+            match if can_answer { ask() } else { Asked::Silent } {
+                Asked::Answered => {}
+                Asked::Silent => pointer(None),
+                // It tries again.
+                Asked::Elsewhere => return,
             }
         } else {
             devices::close(page);
         }
         self.uffd.wake(&(page..page + page_size()));
+    }
+
+    /// How the instruction can be done in the engine's view of the same bytes, so that the page stays armed
+    /// for other threads meanwhile. Not for an operand in two pages, each of which is to be judged.
+    fn elsewhere(&self, access: &TrappedAccess) -> Option<Elsewhere> {
+        let operands = operand::decoded(access.place.pc)?;
+        let (operand, size, at) = (operands.address()?, operands.size(), access.address);
+        let is_inside = at % page_size() + size <= page_size();
+        let by = self.judge.engine_distance(at..at + size).filter(|_| is_inside)?;
+        Some(Elsewhere { operand, at, by })
     }
 
     /// A thread that blocks the signal, or that a debugger would stop at it, is not asked.
@@ -369,36 +470,40 @@ impl Monitor {
         page: usize,
         verdict: Verdict,
         tell: impl Fn(Option<Vec<u64>>, bool, &Registers),
-    ) -> bool {
+    ) -> Asked {
         let status = place::status_of(access.thread);
-        let can_ask = |status: &ThreadStatus| {
-            self.can_ask && !status.is_traced && status.blocked >> (answer::SIGNAL - 1) & 1 == 0
-        };
+        let can_ask = |status: &ThreadStatus| self.can_ask && !status.is_traced && answer::can_reach(status);
         if !status.as_ref().is_some_and(can_ask) {
-            return false;
+            return Asked::Silent;
         }
         let (wants_stack, may_step) = (verdict.wants_stack, verdict.keeps_armed && self.can_step);
-        let question = Question { thread: access.thread, page, wants_stack, may_step };
-        answer::ask(&question, |StackAnswer { frames, has_stepped, registers }| {
-            let frames = Some(frames).filter(|frames| !frames.is_empty());
-            tell(frames, !has_stepped, &registers);
-        })
+        let (thread, pc) = (access.thread, access.place.pc);
+        let elsewhere = if may_step { self.elsewhere(access) } else { None };
+        let question = Question { thread, page, pc, wants_stack, may_step, elsewhere };
+        answer::ask(
+            &question,
+            || self.has_left(thread),
+            |StackAnswer { frames, has_stepped, registers }| {
+                let frames = Some(frames).filter(|frames| !frames.is_empty());
+                tell(frames, !has_stepped, &registers);
+            },
+        )
     }
 }
 
-/// What a call accesses in the page of this address, from there on: each buffer as far as it lies in the
-/// page, or the one byte where it has no buffer that is known.
-fn parts_in_page(call: &SystemCall, address: usize) -> Vec<Range<usize>> {
+/// What a call accesses in the page of this address, from there on, and whether it writes it: each buffer as
+/// far as it lies in the page. Where the address is in none, it is one byte of something else that the call
+/// is given, such as the list of its buffers, which come afterwards.
+fn parts_in_page(call: &SystemCall, address: usize, is_write: bool) -> Vec<(Range<usize>, bool)> {
     let page = address / page_size() * page_size();
-    let buffers = call.buffers().skip_while(|buffer| !buffer.contains(&address));
-    let mut parts: Vec<_> =
-        buffers.map(|buffer| buffer.start.max(page)..buffer.end.min(page + page_size())).collect();
-    parts.retain(|part| !part.is_empty());
-    match parts.first_mut() {
-        Some(first) => first.start = address,
-        None => parts.push(address..address + 1),
-    }
-    parts
+    let is_in_buffer = call.buffers().any(|buffer| buffer.contains(&address));
+    let rest = call.buffers().skip_while(|buffer| is_in_buffer && !buffer.contains(&address));
+    let first = if is_in_buffer { address } else { page };
+    let in_page = rest.map(|buffer| buffer.start.max(first)..buffer.end.min(page + page_size()));
+    let buffers = in_page.filter(|part| part.start < part.end);
+    let other = (!is_in_buffer).then_some((address..address + 1, is_write));
+    let all_write = if is_in_buffer { is_write } else { call.is_write() };
+    other.into_iter().chain(buffers.map(|part| (part, all_write))).collect()
 }
 
 impl TrappedAccess {
@@ -422,5 +527,27 @@ impl TrappedAccess {
         let Some(operands) = operands else { return *self };
         let len = registers.and_then(|registers| operands.len_from(self.address, registers));
         TrappedAccess { len: len.map_or(1, |len| len.min(self.len)), ..*self }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_accesses_its_list_and_the_buffers_in_the_page() {
+        let page = 16 * page_size();
+        let list: [[usize; 2]; 3] = [[page - 8, 24], [page + 100, 50], [page + page_size() - 1, 100]];
+        for (number, is_write) in [(libc::SYS_readv, true), (libc::SYS_writev, false)] {
+            let call = SystemCall { number, arguments: [1, list.as_ptr().addr() as u64, 3, 0, 0, 0] };
+            let buffers =
+                [page..page + 16, page + 100..page + 150, page + page_size() - 1..page + page_size()];
+            let parts = |address| parts_in_page(&call, address, is_write);
+            let told = buffers.clone().map(|part| (part, is_write));
+            assert_eq!(parts(page), told, "from the first on");
+            assert_eq!(parts(page + 110), [(page + 110..page + 150, is_write), told[2].clone()]);
+            let of_list = [(page + 2048..page + 2049, false)].into_iter().chain(told).collect::<Vec<_>>();
+            assert_eq!(parts_in_page(&call, page + 2048, false), of_list, "the list");
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! so that no access is taken to be larger than it is. So do reads of the C library: its string functions
 //! read whole vectors and look at the bytes of the string alone.
 
-use crate::os::page::read_up_to;
+use super::views;
 use std::{
     ffi::{CStr, c_void},
     mem,
@@ -18,14 +18,60 @@ const LONGEST: usize = 15;
 /// The general registers of a thread, in the order of their numbers in instructions.
 pub type Registers = [u64; 16];
 
+/// Where the kernel has them in the context of a signal.
+#[cfg(target_arch = "x86_64")]
+pub const IN_CONTEXT: [i32; 16] = [
+    libc::REG_RAX,
+    libc::REG_RCX,
+    libc::REG_RDX,
+    libc::REG_RBX,
+    libc::REG_RSP,
+    libc::REG_RBP,
+    libc::REG_RSI,
+    libc::REG_RDI,
+    libc::REG_R8,
+    libc::REG_R9,
+    libc::REG_R10,
+    libc::REG_R11,
+    libc::REG_R12,
+    libc::REG_R13,
+    libc::REG_R14,
+    libc::REG_R15,
+];
+
+/// How the address of an operand is made of general registers, by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperandAddress {
+    /// The base.
+    pub base: usize,
+    /// The instruction overwrites the base with what it has read.
+    pub is_overwritten: bool,
+    /// The index.
+    pub index: Option<usize>,
+    /// What the index is multiplied by.
+    pub scale: usize,
+    /// What is added.
+    pub displacement: usize,
+}
+
+impl OperandAddress {
+    /// The address, where the registers have these values.
+    pub fn of(&self, registers: &Registers) -> usize {
+        let index = self.index.map_or(0, |index| (registers[index] as usize).wrapping_mul(self.scale));
+        (registers[self.base] as usize).wrapping_add(index).wrapping_add(self.displacement)
+    }
+}
+
 /// The instruction at `pc`, if it was read and its operands in memory have a known size, all of which is
 /// used.
 pub fn at(pc: u64, is_write: bool) -> Option<MemoryOperands> {
-    if !is_write && reads_beyond(pc) {
-        return None;
-    }
+    if !is_write && reads_beyond(pc) { None } else { decoded(pc) }
+}
+
+/// The same, whatever of it is used.
+pub fn decoded(pc: u64) -> Option<MemoryOperands> {
     let mut code = [0; LONGEST];
-    let got = read_up_to(pc, &mut code);
+    let got = views::read(pc, &mut code);
     MemoryOperands::decode(&code[..got], pc)
 }
 
@@ -71,8 +117,11 @@ fn function_of(address: *mut c_void) -> usize {
 
 #[cfg(target_arch = "x86_64")]
 mod decoder {
-    use super::Registers;
-    use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+    use super::{OperandAddress, Registers};
+    use iced_x86::{
+        Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+        OpKind, Register,
+    };
 
     /// The operands of an instruction that lie in memory.
     pub struct MemoryOperands {
@@ -95,6 +144,50 @@ mod decoder {
             self.size
         }
 
+        /// How the address of the one operand in memory is made, if the instruction uses its base for nothing
+        /// else, but to overwrite it: then the operand can be had elsewhere, by another value of the base.
+        pub fn address(&self) -> Option<OperandAddress> {
+            let instruction = &self.instruction;
+            let (base, index) = (instruction.memory_base(), instruction.memory_index());
+            let is_one = instruction.op_kinds().filter(|kind| is_memory(*kind)).eq([OpKind::Memory]);
+            let is_plain = instruction.flow_control() == FlowControl::Next && !is_unusual(instruction);
+            let is_known =
+                base.is_gpr64() && base != Register::RSP && (index == Register::None || index.is_gpr64());
+            if !(is_one && is_plain && is_known && index != base) {
+                return None;
+            }
+            let named: Vec<Register> =
+                (0..instruction.op_count()).map(|it| instruction.op_register(it)).collect();
+            let mut factory = InstructionInfoFactory::new();
+            let used = factory.info(instruction).used_registers();
+            // A write of 32 bits clears the rest. Loads write their first operand, and do not read it.
+            let first = named.first().copied().unwrap_or_default();
+            let is_loaded = first.full_register() == base && (first.is_gpr64() || first.is_gpr32());
+            let others = if is_loaded { &named[1..] } else { &named[..] };
+            let accesses = used.iter().filter(|used| used.register().full_register() == base);
+            let is_written = accesses.clone().any(|used| used.access() == OpAccess::Write);
+            let is_alone = others.iter().all(|other| other.full_register() != base)
+                && is_loaded == is_written
+                && accesses.clone().all(|used| match used.access() {
+                    OpAccess::Read => true,
+                    OpAccess::Write => is_loaded,
+                    _ => false,
+                });
+            // What is used without being named may be the base, too.
+            let is_named = |register: Register| {
+                let mut all = named.iter().chain([&base, &index]);
+                all.any(|one| one.full_register() == register.full_register())
+            };
+            let mut general = used.iter().filter(|used| used.register().is_gpr());
+            (is_alone && general.all(|used| is_named(used.register()))).then(|| OperandAddress {
+                base: base.number(),
+                is_overwritten: is_loaded,
+                index: (index != Register::None).then(|| index.number()),
+                scale: instruction.memory_index_scale() as usize,
+                displacement: instruction.memory_displacement64() as usize,
+            })
+        }
+
         /// How many bytes are accessed from `address` on, which is in an operand, if the registers say so.
         pub fn len_from(&self, address: usize, registers: &Registers) -> Option<usize> {
             let value = |register: Register, _, _| match register {
@@ -114,6 +207,15 @@ mod decoder {
                 },
             )
         }
+    }
+
+    /// Whether an instruction accesses more than its operand, or counts its address otherwise.
+    fn is_unusual(instruction: &Instruction) -> bool {
+        instruction.is_stack_instruction()
+            || instruction.is_vsib()
+            || instruction.has_rep_prefix()
+            || instruction.has_repne_prefix()
+            || instruction.segment_prefix() != Register::None
     }
 
     fn is_memory(kind: OpKind) -> bool {
@@ -155,7 +257,7 @@ mod decoder {
 
 #[cfg(not(target_arch = "x86_64"))]
 mod decoder {
-    use super::Registers;
+    use super::{OperandAddress, Registers};
 
     /// No instruction is known.
     pub struct MemoryOperands;
@@ -169,6 +271,11 @@ mod decoder {
         /// One byte.
         pub fn size(&self) -> usize {
             1
+        }
+
+        /// Nothing is known.
+        pub fn address(&self) -> Option<OperandAddress> {
+            None
         }
 
         /// Nothing is known.
@@ -231,6 +338,45 @@ mod tests {
         let through_fs =
             MemoryOperands::decode(&[0x64, 0x48, 0x89, 0x07], 0x9000).expect("mov fs:[rdi], rax");
         assert_eq!(through_fs.len_from(0x1ff0, &registers), None, "the base is not known");
+    }
+
+    #[test]
+    fn an_operand_can_be_had_elsewhere_if_its_base_is_used_for_nothing_else() {
+        let mut registers = [0; 16];
+        (registers[RAX], registers[RDI]) = (3, 0x1000);
+        for (name, code, want) in [
+            ("mov [rdi], al", &[0x88, 0x07][..], Some((RDI, false, 0x1000))),
+            ("mov rax, [rdi + 8]", &[0x48, 0x8b, 0x47, 0x08], Some((RDI, false, 0x1008))),
+            ("mov rcx, [rdi - 8]", &[0x48, 0x8b, 0x4f, 0xf8], Some((RDI, false, 0xff8))),
+            ("movzx eax, byte [rdi + rax * 2]", &[0x0f, 0xb6, 0x04, 0x47], Some((RDI, false, 0x1006))),
+            ("vmovdqu [rdi], ymm0", &[0xc5, 0xfe, 0x7f, 0x07], Some((RDI, false, 0x1000))),
+            ("lock add [rdi], eax", &[0xf0, 0x01, 0x07], Some((RDI, false, 0x1000))),
+            ("cmp byte [rdi], 0", &[0x80, 0x3f, 0x00], Some((RDI, false, 0x1000))),
+            ("mov rdi, [rdi]", &[0x48, 0x8b, 0x3f], Some((RDI, true, 0x1000))),
+            ("movzx edi, byte [rdi]", &[0x0f, 0xb6, 0x3f], Some((RDI, true, 0x1000))),
+            ("add rdi, [rdi]", &[0x48, 0x03, 0x3f], None),
+            ("cmp rdi, [rdi]", &[0x48, 0x3b, 0x3f], None),
+            ("mov dil, [rdi]", &[0x40, 0x8a, 0x3f], None),
+            ("mov [rdi], rdi", &[0x48, 0x89, 0x3f], None),
+            ("mov rax, [rdi + rdi]", &[0x48, 0x8b, 0x04, 0x3f], None),
+            ("mov rax, [rdi * 8]", &[0x48, 0x8b, 0x04, 0xfd, 0, 0, 0, 0], None),
+            ("mov rax, [rsp]", &[0x48, 0x8b, 0x04, 0x24], None),
+            ("push [rdi]", &[0xff, 0x37], None),
+            ("lock cmpxchg [rdi], rcx", &[0xf0, 0x48, 0x0f, 0xb1, 0x0f], None),
+            ("mul qword [rax]", &[0x48, 0xf7, 0x20], None),
+            ("lock cmpxchg16b [rbx]", &[0xf0, 0x48, 0x0f, 0xc7, 0x0b], None),
+            ("xchg [rdi], rdi", &[0x48, 0x87, 0x3f], None),
+            ("movsb", &[0xa4], None),
+            ("rep stosb", &[0xf3, 0xaa], None),
+            ("mov rax, [rip]", &[0x48, 0x8b, 0x05, 0, 0, 0, 0], None),
+            ("mov rax, fs:[rdi]", &[0x64, 0x48, 0x8b, 0x07], None),
+            ("jmp [rdi]", &[0xff, 0x27], None),
+            ("mov eax, [edi]", &[0x67, 0x8b, 0x07], None),
+        ] {
+            let address = MemoryOperands::decode(code, 0x9000).and_then(|operands| operands.address());
+            let found = address.map(|it| (it.base, it.is_overwritten, it.of(&registers)));
+            assert_eq!(found, want, "{name}");
+        }
     }
 
     #[test]

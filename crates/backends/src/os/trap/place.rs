@@ -1,8 +1,15 @@
 //! Where a waiting thread is, from the kernel's files about it: in which system call, at which instruction,
 //! which signals it blocks, whether it is traced.
 
-use crate::os::page::read_up_to;
-use std::{fmt::Write as _, fs::File, io::Read, ops::Range};
+use super::views;
+use std::{
+    fmt::Write as _,
+    fs::File,
+    io::Read,
+    ops::Range,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
 
 /// Where a thread is that waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +61,20 @@ impl SystemCall {
         one.into_iter().chain(listed).map(|[start, len]| start..start.saturating_add(len))
     }
 
+    /// Whether it writes its buffers; otherwise it reads them.
+    pub fn is_write(&self) -> bool {
+        const WRITE: [i64; 7] = [
+            libc::SYS_read,
+            libc::SYS_pread64,
+            libc::SYS_recvfrom,
+            libc::SYS_readv,
+            libc::SYS_preadv,
+            libc::SYS_preadv2,
+            libc::SYS_recvmsg,
+        ];
+        WRITE.contains(&self.number)
+    }
+
     /// The addresses that are unmapped in it, or more, where it is one of those that unmap.
     pub fn unmaps(&self) -> Option<Range<usize>> {
         let [start, len, _, flags, ..] = self.arguments.map(|word| word as usize);
@@ -70,11 +91,11 @@ impl SystemCall {
 const MOST_BUFFERS: usize = 1024;
 
 /// Words of the process's memory, if they can be read.
-fn read_words<const N: usize>(at: usize) -> Option<[usize; N]> {
+pub(super) fn read_words<const N: usize>(at: usize) -> Option<[usize; N]> {
     let mut words = [0; N];
     // SAFETY: any bytes are words; the slice is theirs.
     let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(&words)) };
-    (read_up_to(at as u64, bytes) == bytes.len()).then_some(words)
+    (views::read(at as u64, bytes) == bytes.len()).then_some(words)
 }
 
 /// Where the thread is, if the kernel says so: it does not of a thread that runs.
@@ -122,6 +143,8 @@ pub struct ThreadStatus {
     pub is_stopped: bool,
     /// The signals that it blocks, the first in bit 0.
     pub blocked: u64,
+    /// Whether a signal that it does not block has come and was not handled.
+    pub has_signal: bool,
 }
 
 /// The status of a thread.
@@ -129,11 +152,53 @@ pub fn status_of(thread: i32) -> Option<ThreadStatus> {
     let mut text = [0; 4096];
     let text = read(thread, "status", &mut text)?;
     let field = |name: &str| Some(text.lines().find_map(|line| line.strip_prefix(name))?.trim());
+    let signals = |name| u64::from_str_radix(field(name)?, 16).ok();
+    let (blocked, pending) = (signals("SigBlk:")?, signals("SigPnd:")? | signals("ShdPnd:")?);
     Some(ThreadStatus {
         is_traced: field("TracerPid:")? != "0",
         is_stopped: field("State:")?.starts_with(['T', 't', 'Z', 'X']),
-        blocked: u64::from_str_radix(field("SigBlk:")?, 16).ok()?,
+        blocked,
+        has_signal: pending & !blocked != 0,
     })
+}
+
+/// What an event of a page is worth when it is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// The thread waits for a page, as far as is known.
+    ForPage,
+    /// It has gone to handle a signal, and tries again when it has.
+    NoMore,
+    /// It is inside a system call and tries again and again, since a signal has come: the kernel does not
+    /// say where it is.
+    Spinning,
+}
+
+/// Whether a thread that was told of still waits. Where the kernel does not say what threads wait for, and of
+/// threads of other processes, that is taken for granted.
+pub fn waiting(thread: i32) -> Waiting {
+    /// Whether the kernel has ever said so.
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    /// By then a thread that is about to wait does so, and one in the program handles its signal. If it got
+    /// no CPU it is told of again.
+    const SOON: Duration = Duration::from_millis(1);
+    let since = Instant::now();
+    loop {
+        let mut text = [0; 64];
+        match read(thread, "wchan", &mut text) {
+            Some("handle_userfault") => {
+                IS_SAID.store(true, Ordering::Relaxed);
+                return Waiting::ForPage;
+            }
+            Some(_) if IS_SAID.load(Ordering::Relaxed) => {}
+            _ => return Waiting::ForPage,
+        }
+        if since.elapsed() > SOON {
+            let has_signal = status_of(thread).is_some_and(|it| it.has_signal && !it.is_stopped);
+            return if has_signal { Waiting::Spinning } else { Waiting::NoMore };
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// Reads a file about a thread, without allocating.

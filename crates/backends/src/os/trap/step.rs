@@ -7,13 +7,15 @@
 
 use super::{
     after_call,
-    chain::ChainedHandler,
+    chain::{ChainedHandler, all_but_faults},
+    operand::OperandAddress,
     place::{self, ThreadPlace},
-    uffd::Uffd,
+    uffd::{PageView, Uffd},
 };
 use std::{
+    cell::UnsafeCell,
     ffi::c_void,
-    mem,
+    mem::{self, MaybeUninit},
     ops::Range,
     sync::{
         OnceLock,
@@ -34,13 +36,24 @@ struct SingleStep {
     pages: [AtomicUsize; PAGES],
     /// The thread blocked SIGTRAP, and is to do so again.
     blocks: AtomicBool,
+    /// The register whose value was changed for it, counted from 1, or 0 for none; how much is to be taken
+    /// from it afterwards; and the signals that the thread blocks otherwise.
+    moved: AtomicUsize,
+    by: AtomicUsize,
+    mask: UnsafeCell<MaybeUninit<libc::sigset_t>>,
 }
+
+// SAFETY: the thread of an entry alone uses the mask, in its handlers.
+unsafe impl Sync for SingleStep {}
 
 static STEPS: [SingleStep; THREADS] = [const {
     SingleStep {
         thread: AtomicI32::new(0),
         pages: [const { AtomicUsize::new(0) }; PAGES],
         blocks: AtomicBool::new(false),
+        moved: AtomicUsize::new(0),
+        by: AtomicUsize::new(0),
+        mask: UnsafeCell::new(MaybeUninit::uninit()),
     }
 }; THREADS];
 
@@ -50,6 +63,7 @@ static UFFD: OnceLock<&'static Uffd> = OnceLock::new();
 /// Whether threads can be stepped from here on.
 pub fn install(uffd: &'static Uffd) -> bool {
     let _ = UFFD.set(uffd);
+    after_call::install(uffd);
     flags::IS_KNOWN && BEFORE.install(libc::SIGTRAP, on_trap)
 }
 
@@ -68,6 +82,7 @@ pub unsafe fn begin(context: *mut c_void, page: usize) -> bool {
     if !flags::is_set(context) {
         // New, or left over from a handler of the program's that did not return.
         step.arm_pages();
+        step.moved.store(0, Ordering::Relaxed);
         // SAFETY: the mask that the kernel gives back to the thread.
         step.blocks.store(unsafe { unblock(&mut context.uc_sigmask) }, Ordering::Relaxed);
     }
@@ -77,6 +92,33 @@ pub unsafe fn begin(context: *mut c_void, page: usize) -> bool {
         return false;
     };
     free.store(page, Ordering::SeqCst);
+    flags::set(context);
+    true
+}
+
+/// Has the interrupted thread run one instruction with `by` added to the base of its operand, so that it
+/// accesses the same bytes in the engine's view, and no page is opened for others. False if it cannot, and
+/// then nothing has changed. No signal is handled in between, which could leave the register so.
+///
+/// # Safety
+/// `context` is the kernel's, in a handler that interrupted this thread at the instruction that the operand
+/// is of.
+pub unsafe fn begin_elsewhere(context: *mut c_void, operand: OperandAddress, by: usize) -> bool {
+    if !flags::IS_KNOWN || !ChainedHandler::is_installed(libc::SIGTRAP, on_trap) {
+        return false;
+    }
+    // SAFETY: the caller's promise.
+    let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+    let Some(step) = SingleStep::mine().filter(|_| !flags::is_set(context)) else { return false };
+    // Left over from a handler of the program's that did not return.
+    step.arm_pages();
+    // SAFETY: this thread's entry, and it runs here.
+    unsafe { (*step.mask.get()).write(context.uc_sigmask) };
+    context.uc_sigmask = all_but_faults();
+    let taken_back = if operand.is_overwritten { 0 } else { by };
+    step.by.store(taken_back, Ordering::Relaxed);
+    step.moved.store(operand.base + 1, Ordering::Relaxed);
+    flags::add(context, operand.base, by);
     flags::set(context);
     true
 }
@@ -119,11 +161,13 @@ impl SingleStep {
     }
 
     fn arm_pages(&self) {
-        let size = crate::os::page::page_size();
         for page in &self.pages {
             let start = page.load(Ordering::Relaxed);
             if let Some(uffd) = UFFD.get().filter(|_| start != 0) {
-                uffd.arm(&(start..start + size));
+                while uffd.arm_watched(start) == PageView::Unmapping {
+                    // SAFETY: lets another thread run; the monitor reads the event.
+                    unsafe { libc::sched_yield() };
+                }
             }
             page.store(0, Ordering::SeqCst);
         }
@@ -144,6 +188,17 @@ unsafe fn unblock(mask: &mut libc::sigset_t) -> bool {
 }
 
 unsafe extern "C" fn on_trap(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the calling thread's own, which the interrupted code may be about to read.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: as the kernel gave them.
+    unsafe { handle_trap(signal, info, context) };
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// # Safety
+/// The arguments are those of a handler that is running.
+unsafe fn handle_trap(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     const TRAP_TRACE: i32 = 2;
     // SAFETY: the kernel gives both to a SA_SIGINFO handler.
     let (code, user) = unsafe { ((*info).si_code, &mut *context.cast::<libc::ucontext_t>()) };
@@ -152,6 +207,13 @@ unsafe extern "C" fn on_trap(signal: i32, info: *mut libc::siginfo_t, context: *
         let me = unsafe { libc::gettid() };
         if let Some(step) = STEPS.iter().find(|step| step.thread.load(Ordering::Relaxed) == me) {
             flags::clear(user);
+            let moved = step.moved.swap(0, Ordering::Relaxed);
+            if moved > 0 {
+                flags::add(user, moved - 1, step.by.load(Ordering::Relaxed).wrapping_neg());
+                // SAFETY: written when the step began; this thread's.
+                user.uc_sigmask = unsafe { (*step.mask.get()).assume_init_read() };
+                return step.thread.store(0, Ordering::Release);
+            }
             step.arm_pages();
             if step.blocks.swap(false, Ordering::Relaxed) {
                 // SAFETY: the mask that the kernel gives back to the thread.
@@ -161,7 +223,7 @@ unsafe extern "C" fn on_trap(signal: i32, info: *mut libc::siginfo_t, context: *
         }
     }
     // SAFETY: as the kernel gave them.
-    if unsafe { after_call::has_ended(info) } {
+    if unsafe { after_call::has_ended(info, user) } {
         return;
     }
     // SAFETY: as the kernel gave them.
@@ -196,6 +258,12 @@ mod flags {
     pub fn clear(context: &mut libc::ucontext_t) {
         context.uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP;
     }
+
+    /// Adds to a general register, by its number in instructions.
+    pub fn add(context: &mut libc::ucontext_t, register: usize, by: usize) {
+        let value = &mut context.uc_mcontext.gregs[super::super::operand::IN_CONTEXT[register] as usize];
+        *value = value.wrapping_add(by as i64);
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -209,4 +277,6 @@ mod flags {
     pub fn set(_: &mut libc::ucontext_t) {}
 
     pub fn clear(_: &mut libc::ucontext_t) {}
+
+    pub fn add(_: &mut libc::ucontext_t, _: usize, _: usize) {}
 }

@@ -120,6 +120,17 @@ pub enum Opening {
     ForReading,
 }
 
+/// What the kernel says of a page at the program's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageView {
+    /// It is of a view that is watched.
+    Watched,
+    /// The program has something else there, or nothing.
+    Other,
+    /// A thread is unmapping something, and waits until its event is read: not known before that.
+    Unmapping,
+}
+
 /// The descriptor. A program that closes all it finds closes this one, too, and may get its number for a file
 /// of its own.
 pub struct Uffd {
@@ -252,10 +263,30 @@ impl Uffd {
         about.is_ok_and(|text| text.lines().any(|line| line.split_whitespace().eq(["pending:", "0"])))
     }
 
-    /// Takes pages out of the page table of the view `range`: each is told of at its next access. No byte
-    /// changes.
-    pub fn arm(&self, range: &Range<usize>) {
-        take_out(range);
+    /// What the program has in this page now, which may be open afterwards. Uses system calls alone, as the
+    /// next one.
+    pub fn view_of(&self, page: usize) -> PageView {
+        let (start, len) = (page as u64, page_size() as u64);
+        let mut request = Continue { start, len, mode: WITHOUT_WAKING, mapped: 0 };
+        match self.ask(IOCTL_CONTINUE, &mut request).map_err(|why| why.raw_os_error()) {
+            // It was armed, and is open now; or it was open; or it was never in memory.
+            Ok(()) | Err(Some(libc::EEXIST | libc::EFAULT)) => PageView::Watched,
+            Err(Some(libc::EAGAIN)) => PageView::Unmapping,
+            Err(_) => PageView::Other,
+        }
+    }
+
+    /// Arms one page, unless the program has something else there by now, which would lose its bytes.
+    ///
+    /// The kernel has no call that asks and arms in one. Between the two that are made here a thread would
+    /// have to unmap the page, and yet another one to map memory of its own at this very address and to
+    /// write to it: the first cannot, since it waits for its event.
+    pub fn arm_watched(&self, page: usize) -> PageView {
+        let view = self.view_of(page);
+        if view == PageView::Watched {
+            take_out(&(page..page + page_size()));
+        }
+        view
     }
 
     /// Puts the pages that are in memory into the page table, and then has threads that wait for them go on.

@@ -6,7 +6,7 @@
 //! then whether the monitor gets anywhere, and if not it opens what threads wait for, without a judgement.
 
 use super::{
-    devices, doubled,
+    devices, moving,
     uffd::{Event, PageFault, Uffd},
 };
 use crate::os::{page::page_size, threads::end::spawn_deaf};
@@ -108,7 +108,7 @@ fn open(uffd: &Uffd, address: usize) {
     if devices::is_watched(address) {
         devices::close(page);
     }
-    doubled::open_pages(uffd, &(page..page + page_size()));
+    moving::open_pages(uffd, &(page..page + page_size()));
 }
 
 #[cfg(all(test, not(loom)))]
@@ -142,6 +142,10 @@ mod tests {
 
         fn opened(&self, _: &Range<usize>, _: Opening) {}
 
+        fn engine_distance(&self, _: std::ops::Range<usize>) -> Option<usize> {
+            None
+        }
+
         fn judge(&self, _: &TrappedAccess) -> Verdict {
             loop {
                 thread::park();
@@ -170,7 +174,7 @@ mod tests {
             Ok(trap) => trap,
             Err(why) => return eprintln!("skipped: userfaultfd: {why}"),
         };
-        trap.watch(&pages).expect("a view that can be watched");
+        trap.watch(&pages, engine.addr()).expect("a view that can be watched");
         assert!(populate(&(engine.addr()..engine.addr() + 4 * page)));
         trap.arm(&pages);
         let (done, ends) = mpsc::channel();

@@ -83,9 +83,18 @@ fn ends_of(op: &Op, end: &mut impl FnMut(usize, usize, bool)) {
 
 /// Whether the op runs a function on the host.
 pub(super) fn is_function(what: Seen<'_>) -> bool {
+    matches!(innermost(what), Some(Op::Call(_)))
+}
+
+/// Whether the op reads its addresses when it runs.
+pub(super) fn is_late_bound(what: Seen<'_>) -> bool {
+    matches!(innermost(what), Some(Op::CopyThrough(_)))
+}
+
+fn innermost(what: Seen<'_>) -> Option<&Op> {
     let mut op = if let Seen::Op(op) = what { Some(op) } else { None };
     while let Some(Op::After(after)) = op {
         op = Some(&after.1);
     }
-    matches!(op, Some(Op::Call(_)))
+    op
 }

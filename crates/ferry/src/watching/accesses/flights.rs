@@ -237,12 +237,15 @@ impl Flights {
         in_flight.max_by_key(|flight| flight.since).cloned()
     }
 
-    /// The program has unmapped some of its view: blocks there are not watched any more.
+    /// The program has unmapped some of its view: what is in flight there is not watched any more, and what
+    /// comes there next was never armed.
     pub(super) fn unmapped(&mut self, range: &Range<usize>) {
-        let is_met = |block: &TwiceMapped| block.user.start < range.end && range.start < block.user.end;
-        let met = self.blocks.values().filter(|block| is_met(block)).map(|block| block.user.start);
-        let met: Vec<usize> = met.collect();
-        met.into_iter().for_each(|user| self.forgotten(user));
+        let is_met = |bytes: &Range<usize>| bytes.start < range.end && range.start < bytes.end;
+        for block in self.blocks.values_mut().filter(|block| is_met(&block.user)) {
+            block.flights.retain(|flight| !is_met(&flight.user));
+            block.unmapped(range, self.page);
+        }
+        self.eager.retain(|(_, _, pages)| !is_met(pages));
     }
 
     /// An op is about to be submitted.
@@ -399,6 +402,14 @@ impl Flights {
         hits.max_by_key(|hit| (hit.is_written, hit.since)).cloned()
     }
 
+    /// How much is added to the program's address of these bytes for the engine's, if they are in the pages
+    /// of one block.
+    pub(super) fn engine_distance(&self, bytes: &Range<usize>) -> Option<usize> {
+        let block = self.block_of(bytes.start)?;
+        let end = block.user.end.next_multiple_of(self.page);
+        (bytes.end <= end).then(|| block.at.wrapping_sub(block.user.start))
+    }
+
     /// One access more to a page in flight: how many there were since it was armed.
     pub(super) fn count_pass(&mut self, address: usize) -> u32 {
         let page = address / self.page;
@@ -483,9 +494,21 @@ impl TwiceMapped {
     }
 
     fn opened(&mut self, pages: &Range<usize>, page: usize) {
+        self.numbers(pages, page).for_each(|number| self.armed.remove(number));
+    }
+
+    fn unmapped(&mut self, pages: &Range<usize>, page: usize) {
+        for number in self.numbers(pages, page) {
+            self.armed.remove(number);
+            self.armed_before.remove(number);
+        }
+    }
+
+    /// The numbers of pages of this block, from its first.
+    fn numbers(&self, pages: &Range<usize>, page: usize) -> Range<usize> {
         let first = self.user.start / page;
-        let pages = (pages.start / page).max(first)..pages.end.min(self.user.end).div_ceil(page);
-        pages.for_each(|number| self.armed.remove(number - first));
+        let last = pages.end.min(self.user.end).div_ceil(page);
+        (pages.start / page).max(first) - first..last.saturating_sub(first)
     }
 
     fn in_flight<'a>(&'a self, bytes: &Range<usize>, joins: &'a Joins) -> impl Iterator<Item = &'a Flight> {

@@ -24,7 +24,7 @@ mod report;
 mod spans;
 
 use compare::CompareWatch;
-use ends::{StreamNumbers, ends};
+use ends::{StreamNumbers, ends, is_late_bound};
 use ferry_backends::{
     host::ViewWatch,
     os::{
@@ -125,11 +125,8 @@ impl HostWatch {
         match self {
             // Not for ever: a signal handler that forks may have interrupted the holder of the lock.
             HostWatch::Trapped(watch) if watch.writer.is_here() => {
-                let mut pages =
-                    watch.flights_soon().map_or_else(Vec::new, |it| it.pages().collect::<Vec<_>>());
-                // What a child shares with its parent stays so.
-                pages.retain(|(user, _)| watch.trap.get().is_none_or(|trap| !trap.is_shared(user.start)));
-                pages
+                let pages = watch.flights_soon().map_or_else(Vec::new, |it| it.pages().collect::<Vec<_>>());
+                pages.into_iter().flat_map(|(user, at)| watch.own_parts(&user, at)).collect()
             }
             HostWatch::Compared(watch) => watch.pages(),
             HostWatch::Trapped(_) => Vec::new(),
@@ -221,6 +218,23 @@ impl AccessWatch {
         }
     }
 
+    /// What a forked child has to itself of pages: what it shares with its parent stays so.
+    fn own_parts(&self, user: &Range<usize>, at: usize) -> Vec<(Range<usize>, usize)> {
+        let parts = self.trap.get().map_or_else(Vec::new, |trap| trap.own_parts(user));
+        parts.into_iter().map(|part| (part.clone(), at + (part.start - user.start))).collect()
+    }
+
+    /// Where the op uses registered memory that the program has unmapped, it uses what is there now.
+    fn renew(&self, what: Seen<'_>) {
+        let Some(trap) = self.trap.get().filter(|trap| trap.is_lacking()) else { return };
+        let mut unseen = Vec::new();
+        match is_late_bound(what) {
+            true => unseen.extend(trap.renew(&(0..usize::MAX))),
+            false => ends(what, &mut |at, len, _| unseen.extend(trap.renew(&(at..at + len)))),
+        }
+        unseen.into_iter().for_each(|range| self.flights().unmapped(&range));
+    }
+
     /// Once in a process.
     fn tell_not_doubled(&self, why: &str) {
         static ONCE: Once = Once::new();
@@ -278,7 +292,7 @@ impl AccessWatch {
 impl ViewWatch for AccessWatch {
     fn viewed(&self, user: Range<usize>, at: usize) {
         let Some(trap) = self.trap.get() else { return };
-        match trap.watch(&user) {
+        match trap.watch(&user, at) {
             Ok(()) => self.flights().viewed(user, at),
             Err(why) => {
                 let reason = format!("accesses of the CPU to memory in flight are not seen: {why}");
@@ -364,10 +378,16 @@ impl Judge for AccessWatch {
             None => Some(first),
         });
         let (mut reporter, op) = (self.reporter(), hit.as_ref().map(|hit| hit.point));
+        // Of an access that did not happen in the end.
+        reporter.expects(None);
         let wants_stack = hit.is_some_and(|hit| reporter.expect(access, hit));
         let is_sweep = reporter.is_sweep(access, op);
         let is_often = passes > self.most_steps() || is_sweep;
         Verdict { wants_stack, keeps_armed: !is_often || self.writer.wanted().precise }
+    }
+
+    fn engine_distance(&self, bytes: Range<usize>) -> Option<usize> {
+        self.flights_soon()?.engine_distance(&bytes)
     }
 
     fn happens(&self, access: &TrappedAccess, frames: Option<Vec<u64>>, is_open: bool) {
@@ -467,6 +487,9 @@ impl Observer for EngineFlights {
     fn made(&self, op: Point, what: Seen<'_>) {
         lines::note_thread();
         let (point, awaits, mut pages) = (self.streams.point(op), self.streams.awaits(what), Vec::new());
+        if self.accesses.writer.is_here() {
+            self.accesses.renew(what);
+        }
         self.populate_large(what);
         let Some(mut flights) = self.flights() else { return };
         let moment = self.accesses.moment.fetch_add(1, Ordering::SeqCst) + 1;

@@ -8,7 +8,7 @@
 //! compared: if the thread goes on meanwhile, or the layout is not the expected one, there are fewer lines or
 //! none.
 
-use ferry_backends::os::page::read_up_to;
+use ferry_backends::os::trap::read_for_monitor;
 use ferry_watch::fact::Line;
 use layouts::{PlaceLayout, PythonLayout};
 
@@ -132,7 +132,7 @@ fn read<const N: usize>(at: u64) -> Option<[u8; N]> {
 }
 
 fn read_all(at: u64, to: &mut [u8]) -> Option<()> {
-    (read_up_to(at, to) == to.len()).then_some(())
+    (read_for_monitor(at, to) == to.len()).then_some(())
 }
 
 #[cfg(test)]

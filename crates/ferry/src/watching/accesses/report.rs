@@ -1,10 +1,7 @@
 //! From accesses that hit something in flight to facts, each place in the program once for an op.
 
 use super::{Flight, lines};
-use ferry_backends::os::{
-    page::read_up_to,
-    trap::{TrappedAccess, place::ThreadPlace},
-};
+use ferry_backends::os::trap::{TrappedAccess, place::ThreadPlace, read_for_monitor};
 use ferry_watch::{
     Fact,
     clock::ticks,
@@ -89,7 +86,7 @@ impl AccessReporter {
 
     fn copy_stack(&mut self, place: ThreadPlace) {
         self.stack.resize(STACK_BYTES, 0);
-        let got = read_up_to(place.sp, &mut self.stack);
+        let got = read_for_monitor(place.sp, &mut self.stack);
         self.stack.truncate(got);
     }
 

@@ -103,7 +103,12 @@ fn what_is_unmapped_in_flight_is_told_by_its_newest_op() {
         }
         let newest = flights.newest_in(&unmapped).map(|flight| flight.point.ticket);
         flights.unmapped(&unmapped);
-        assert_eq!((newest, flights.blocks.len()), (want, 0), "{unmapped:x?}");
+        assert_eq!((newest, flights.newest_in(&unmapped)), (want, None), "{unmapped:x?}");
+        let mut pages = Vec::new();
+        flights.add(at(3), AT, 3 * PAGE, true, &mut pages);
+        let new = pages.iter().filter(|pages| pages.is_new).map(|pages| pages.user.clone());
+        assert!(new.clone().any(|new| new.contains(&unmapped.start)), "not armed before: {unmapped:x?}");
+        assert!(flights.hit(&(USER + PAGE..USER + PAGE + 1), true, (0, 9)).is_some(), "watched anew");
     }
 }
 
