@@ -228,7 +228,7 @@ fn run_without_breakpoints(part: &str, prepare: impl FnOnce(&mut Command)) -> Se
 }
 
 /// Whether a thread can be caught behind a system call without breakpoints: glibc 2.35 and later registers
-/// restartable sequences, and Linux looks at them behind system calls up to 6.18.
+/// restartable sequences, and Linux 6.18 looks at them behind system calls. Later kernels were not tried.
 fn has_sequences() -> bool {
     // SAFETY: asks for a symbol, and reads what it says.
     let size = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast::<u32>().as_ref() };

@@ -216,6 +216,13 @@ pub fn gone() -> Vec<Range<usize>> {
     }
 }
 
+/// Whether parts of views are in this range, as far as is known.
+pub fn has_parts_in(range: &Range<usize>) -> bool {
+    let Some(views) = views_soon() else { return true };
+    let parts = views.values().filter(|view| !view.is_united).flat_map(|view| &view.parts);
+    parts.into_iter().any(|part| part.user.start < range.end && range.start < part.user.end)
+}
+
 fn look_later() -> Vec<Range<usize>> {
     IS_UNSEEN.store(true, Ordering::SeqCst);
     Vec::new()

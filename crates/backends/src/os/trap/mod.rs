@@ -258,16 +258,19 @@ impl Monitor {
             }
             let limit = is_any_open.then_some(LONGEST_OPEN.as_millis() as i32);
             // Before the event is read: its thread waits at least until then.
-            let waited = self.uffd.wait(limit).map(|_| self.judge.moment());
+            let waited = self.uffd.wait(limit).map(|is_there| (is_there, self.judge.moment()));
+            if let Ok((false, _)) = waited {
+                continue;
+            }
             // Before it is read: who waits for the event may wait for the work on it, too.
             let in_work = EventInWork::begin(0);
-            let has_looked = self.look_for_unmapping();
-            match waited.and_then(|moment| Ok((moment, self.uffd.next()?))) {
+            self.look_for_unmapping();
+            match waited.and_then(|(_, moment)| Ok((moment, self.uffd.next()?))) {
                 Ok((moment, Some(Event::Fault(fault)))) => {
                     in_work.is_about(fault.address);
                     self.handle(&fault, moment);
                 }
-                Ok((_, Some(Event::Unmap(range)))) => self.unmapped(range, has_looked),
+                Ok((_, Some(Event::Unmap(range)))) => self.unmapped(range),
                 Ok((_, None)) => {}
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 // The program has closed the descriptor: nothing can be armed any more, and nobody waits.
@@ -279,10 +282,9 @@ impl Monitor {
     /// If the event about to be read is of registered memory that was unmapped: looks for the call, since the
     /// event does not name the thread, which waits until it is read; and has the engine lose it, so that the
     /// program finds it so when it goes on.
-    /// Says whether it has looked.
-    fn look_for_unmapping(&self) -> bool {
+    fn look_for_unmapping(&self) {
         if !doubled::is_any() || !self.uffd.has_unmap() {
-            return false;
+            return;
         }
         let gone = doubled::gone();
         let since = Instant::now();
@@ -291,30 +293,29 @@ impl Monitor {
             std::thread::yield_now();
         }
         self.lose(&gone);
-        true
     }
 
-    /// Whether a thread waits in a call that unmaps something; the judge is told if it is registered memory.
+    /// Whether a thread waits in the call that has unmapped this: the judge is told.
     fn finds_unmapping(&self, gone: &[Range<usize>]) -> bool {
         let unmaps =
             |(thread, place): (i32, ThreadPlace)| Some((thread, place, place.system_call?.unmaps()?));
-        let calls: Vec<_> = place::waiting_threads().filter_map(unmaps).collect();
         let part = |range: &Range<usize>| {
             let parts = gone.iter().map(|gone| gone.start.max(range.start)..gone.end.min(range.end));
             parts.into_iter().find(|part| part.start < part.end)
         };
-        if let Some((thread, place, gone)) =
-            calls.iter().find_map(|(thread, place, range)| Some((*thread, *place, part(range)?)))
-        {
+        let found = place::waiting_threads()
+            .filter_map(unmaps)
+            .find_map(|(thread, place, range)| Some((thread, place, part(&range)?)));
+        if let Some((thread, place, gone)) = found.clone() {
             self.judge.unmapping(thread, place, gone);
         }
-        !calls.is_empty()
+        found.is_some()
     }
 
-    fn unmapped(&self, range: Range<usize>, has_looked: bool) {
+    fn unmapped(&self, range: Range<usize>) {
         devices::unmapped(&range);
         // An access that was told of may have hidden the event before it was read.
-        if !has_looked && doubled::is_any() {
+        if doubled::has_parts_in(&range) {
             self.lose(&doubled::gone());
         }
     }
@@ -333,9 +334,9 @@ impl Monitor {
     fn has_left(&self, thread: i32) -> bool {
         while self.uffd.wait(Some(0)).unwrap_or(false) {
             let moment = self.judge.moment();
-            let has_looked = self.look_for_unmapping();
+            self.look_for_unmapping();
             match self.uffd.next() {
-                Ok(Some(Event::Unmap(range))) => self.unmapped(range, has_looked),
+                Ok(Some(Event::Unmap(range))) => self.unmapped(range),
                 Ok(Some(Event::Fault(fault))) => self.put_aside.borrow_mut().push_back((fault, moment)),
                 _ => break,
             }
@@ -348,9 +349,12 @@ impl Monitor {
     /// nobody else reads it. Whoever faults meanwhile is sent back, to fault again.
     fn open_pages(&self, pages: &Range<usize>, how: Opening) {
         moving::open_pages_taking(self.uffd, pages, how, || {
-            let has_looked = self.uffd.wait(Some(0)).unwrap_or(false) && self.look_for_unmapping();
+            if !self.uffd.wait(Some(0)).unwrap_or(false) {
+                return std::thread::yield_now();
+            }
+            self.look_for_unmapping();
             match self.uffd.next() {
-                Ok(Some(Event::Unmap(range))) => self.unmapped(range, has_looked),
+                Ok(Some(Event::Unmap(range))) => self.unmapped(range),
                 Ok(Some(Event::Fault(fault))) => {
                     let page = fault.address / page_size() * page_size();
                     self.uffd.wake(&(page..page + page_size()));
