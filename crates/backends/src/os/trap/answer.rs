@@ -9,7 +9,7 @@
 use super::{
     chain::ChainedHandler,
     moving,
-    operand::{self, OperandAddress, Registers},
+    operand::{OperandAddress, Registers},
     place::{self, ThreadStatus},
     step,
     uffd::Uffd,
@@ -360,7 +360,7 @@ extern "C" fn visit(frame: *mut c_void, walk: *mut c_void) -> i32 {
 
 #[cfg(target_arch = "x86_64")]
 fn registers(context: &libc::ucontext_t) -> Registers {
-    operand::IN_CONTEXT.map(|number| context.uc_mcontext.gregs[number as usize] as u64)
+    super::operand::IN_CONTEXT.map(|number| context.uc_mcontext.gregs[number as usize] as u64)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
