@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 enum { LEN = 1 << 20 };
 
@@ -26,20 +27,40 @@ static void copy(void)
     OK(aclrtDestroyEvent(event));
 }
 
-static void waits_for_the_program(int signal)
+// Waits for a signal that has just been sent, while threads of the library copy.
+static siginfo_t taken(int signal)
 {
     struct timespec limit = {60, 0};
-    union sigval value = {.sival_int = 42};
     siginfo_t info;
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, signal);
     copy();
-    THAT(sigqueue(getpid(), signal, value) == 0);
-    copy();
     CHECK(sigtimedwait(&set, &info, &limit), signal);
-    CHECK(info.si_value.sival_int, 42);
     copy();
+    return info;
+}
+
+static void waits_for_the_program(int signal)
+{
+    union sigval value = {.sival_int = 42};
+    siginfo_t info;
+    pid_t child;
+    copy();
+    THAT(sigqueue(getpid(), signal, value) == 0);
+    info = taken(signal);
+    CHECK(info.si_code, SI_QUEUE);
+    CHECK(info.si_value.sival_int, 42);
+    THAT(kill(getpid(), signal) == 0);
+    info = taken(signal);
+    CHECK(info.si_code, SI_USER);
+    CHECK(info.si_pid, getpid());
+    child = fork();
+    if (child == 0) {
+        _exit(kill(getppid(), signal));
+    }
+    THAT(waitpid(child, NULL, 0) == child);
+    CHECK(taken(signal).si_pid, child);
 }
 
 static void memory_that_is_gone(void)

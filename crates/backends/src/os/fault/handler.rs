@@ -139,9 +139,30 @@ unsafe fn hand_over(signal: i32, info: *mut libc::siginfo_t, context: *mut c_voi
         // The program's flags may have left it open while the handler runs.
         libc::pthread_sigmask(libc::SIG_BLOCK, &this, ptr::null_mut());
         libc::sigaddset(&mut (*context.cast::<libc::ucontext_t>()).uc_sigmask, signal);
-        libc::syscall(libc::SYS_rt_sigqueueinfo, libc::getpid(), signal, info);
     }
+    // SAFETY: the kernel told it of the signal.
+    send_again(signal, unsafe { &mut *info });
     true
+}
+
+/// Sends a signal to the process as it came. The kernel lets no thread but the first pretend that a signal comes
+/// from `kill`: if this process sent it, `kill` does the same; else it is queued, in the sender's name.
+fn send_again(signal: i32, info: &mut libc::siginfo_t) {
+    // SAFETY: no pointer but to what the kernel told of the signal.
+    unsafe {
+        let process = libc::getpid();
+        let queue =
+            |info: &libc::siginfo_t| libc::syscall(libc::SYS_rt_sigqueueinfo, process, signal, info) == 0;
+        if queue(info) {
+            return;
+        }
+        if info.si_pid() == process {
+            libc::kill(process, signal);
+        } else {
+            info.si_code = libc::SI_QUEUE;
+            queue(info);
+        }
+    }
 }
 
 /// Leaves the loop that this thread is in, if the fault is one of the loop's.
