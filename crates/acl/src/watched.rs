@@ -6,7 +6,7 @@
 
 use crate::functions::{ALL, ApiFunction, COUNT};
 use ferry::watching;
-use ferry_core::Stream;
+use ferry_core::{Physical, Stream};
 use ferry_watch::{
     ContentHasher, Fact,
     caller::{CodePosition, Slot},
@@ -61,6 +61,26 @@ pub(crate) fn failed(code: i32, message: &str) {
     if let Some(writer) = watching::writer() {
         let message = message.chars().take(MAX_MESSAGE).collect();
         writer.write(&Fact::Failure { time: ticks(), site: site::current(), code, message });
+    }
+}
+
+/// Physical memory of this process has a handle, or one more.
+pub(crate) fn physical_named(physical: &Physical) {
+    if site::is_on()
+        && let Some(writer) = watching::writer()
+    {
+        let (time, site) = (ticks(), site::current());
+        let (at, len) = (physical.at() as u64, physical.size() as u64);
+        writer.write(&Fact::PhysicalNamed { time, site, at, len });
+    }
+}
+
+/// A handle of physical memory was freed.
+pub(crate) fn physical_freed(physical: &Physical) {
+    if site::is_on()
+        && let Some(writer) = watching::writer()
+    {
+        writer.write(&Fact::PhysicalFreed { time: ticks(), at: physical.at() as u64 });
     }
 }
 

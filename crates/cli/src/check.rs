@@ -224,7 +224,7 @@ fn finish(args: &CheckArgs, reader: CheckReader, suppressions: &Suppressions, wa
     };
     let written = [
         write(&args.json, &|| format!("{:#}\n", json::object(&findings))),
-        write(&args.sarif, &|| format!("{:#}\n", sarif::object(&findings))),
+        write(&args.sarif, &|| format!("{:#}\n", sarif::object(&findings, Path::new(&args.command[0])))),
         write(&args.write_suppressions, &|| suppressions::describe(&findings)),
         args.report
             .as_deref()

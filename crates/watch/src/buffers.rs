@@ -6,7 +6,7 @@
 //! empties it and frees it: memory is bounded, and what finds no free buffer is counted in
 //! [`FileHead::lost`]. This module has the layout; `writer.rs` and `collector.rs` are its two sides.
 
-use crate::clock::Sample;
+use crate::{clock::Sample, numbers};
 use std::{
     fs::File,
     io,
@@ -206,8 +206,7 @@ impl Buffers {
 
     /// Whether the process that reads is still there, as far as this one can see.
     pub fn has_reader(&self) -> bool {
-        // SAFETY: asks whether there is such a process.
-        unsafe { libc::kill(self.head().reader.load(Ordering::Relaxed) as i32, 0) == 0 }
+        numbers::has_process(self.head().reader.load(Ordering::Relaxed) as u32)
     }
 
     /// What the reader wants.
@@ -225,6 +224,11 @@ impl Buffers {
         assert!(index < self.count, "buffer {index} of {}", self.count);
         // SAFETY: the states lie inside the mapping, before the first buffer.
         unsafe { &*self.base.add(STATES).cast::<AtomicU32>().add(index) }
+    }
+
+    /// How many buffers wait for the reader.
+    pub fn full(&self) -> usize {
+        (0..self.count).filter(|index| self.state(*index).load(Ordering::Relaxed) == FULL).count()
     }
 
     /// The head of a buffer.

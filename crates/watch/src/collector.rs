@@ -3,7 +3,8 @@
 //! A [`Collector`] goes through all buffers again and again. It takes what is complete, frees buffers that
 //! were read to their end, and hands facts to a reader in the order of their times: facts of the last moments
 //! are kept back, since another thread may be about to write one that is older. What is kept back stays as it
-//! was written, words of each thread in their order, and is merged when its time has come.
+//! was written, words of each thread in their order, and is merged when its time has come. Full buffers are
+//! taken while facts are handed on, too: a reader may take long, and programs wait for room.
 
 use crate::{
     buffers::{BUFFER_WORDS, Buffers, FILLING, FREE, FULL},
@@ -25,20 +26,41 @@ const DELAY: Nanos = 20_000_000;
 /// As many ops are sent to a device as one at most.
 const MAX_TOGETHER: u64 = 1 << 20;
 
+/// How many facts are handed on before full buffers are taken again.
+const HANDED_AT_ONCE: usize = 1 << 10;
+/// Words that are taken while facts are handed on: if there are more, the program waits.
+const TAKEN_AHEAD: usize = 1 << 23;
+
 /// Reads the buffers of a program, and of all programs that it starts.
 pub struct Collector {
-    buffers: Buffers,
-    /// How many words of each buffer were read.
-    read: Vec<usize>,
+    intake: Intake,
     /// What every thread wrote that was not handed on.
     threads: BTreeMap<FactSource, ThreadFacts>,
     first: Sample,
     /// How many facts were known to be lost when that was last told.
     lost: u64,
-    /// Buffers that are damaged are not read again.
-    unreadable: u64,
     /// How long a fact is kept back while the program runs.
     delay: Nanos,
+}
+
+/// What takes words out of the buffers.
+struct Intake {
+    buffers: Buffers,
+    /// How many words of each buffer were read.
+    read: Vec<usize>,
+    /// Buffers that are damaged are not read again.
+    unreadable: u64,
+    /// Words of whole facts that were taken, in the order in which each thread wrote them.
+    taken: Vec<TakenWords>,
+    /// How many words that are.
+    count: usize,
+}
+
+/// Words of a thread, and both clocks when it claimed their buffer.
+struct TakenWords {
+    source: FactSource,
+    words: Vec<u64>,
+    claimed: Sample,
 }
 
 /// Facts of a thread, in the order in which it wrote them.
@@ -104,12 +126,51 @@ impl NextFact {
     }
 }
 
+impl Intake {
+    /// Takes what is complete: of all buffers, or of those that are full.
+    fn take(&mut self, is_all: bool) {
+        let mut order: Vec<(u64, usize)> = Vec::new();
+        for index in 0..self.buffers.count() {
+            let state = self.buffers.state(index).load(Ordering::Acquire);
+            let buffer = self.buffers.buffer(index);
+            let is_taken = state == FULL || is_all && state != FREE;
+            if is_taken && buffer.thread.load(Ordering::Acquire) != 0 {
+                order.push((buffer.claim.load(Ordering::Relaxed), index));
+            }
+        }
+        order.sort_unstable();
+        order.into_iter().for_each(|(_, index)| self.take_buffer(index));
+    }
+
+    fn take_buffer(&mut self, index: usize) {
+        let buffer = self.buffers.buffer(index);
+        // Asked first: what is full now has all of its facts.
+        let is_full = self.buffers.state(index).load(Ordering::Acquire) == FULL;
+        let source = FactSource {
+            process: buffer.process.load(Ordering::Relaxed),
+            thread: buffer.thread.load(Ordering::Relaxed),
+        };
+        let mut words = self.buffers.complete(index, self.read[index]);
+        self.read[index] += words.len();
+        let whole = whole_facts(&words);
+        self.unreadable += u64::from(whole < words.len());
+        words.truncate(whole);
+        self.count += whole;
+        self.taken.push(TakenWords { source, words, claimed: buffer.sample() });
+        if is_full {
+            self.read[index] = 0;
+            self.buffers.release(index);
+        }
+    }
+}
+
 impl Collector {
     /// Reads the buffers of a file.
     pub fn new(buffers: Buffers) -> Collector {
         let read = vec![0; buffers.count()];
+        let intake = Intake { buffers, read, unreadable: 0, taken: Vec::new(), count: 0 };
         let (threads, first) = (BTreeMap::new(), Sample::now());
-        Collector { buffers, read, threads, first, lost: 0, unreadable: 0, delay: DELAY }
+        Collector { intake, threads, first, lost: 0, delay: DELAY }
     }
 
     /// Facts are kept back for so long, in nanoseconds: a reader that needs their order to be right takes
@@ -122,7 +183,7 @@ impl Collector {
 
     /// How many facts were lost so far.
     pub fn lost(&self) -> u64 {
-        self.buffers.head().lost.load(Ordering::Relaxed) + self.unreadable
+        self.intake.buffers.head().lost.load(Ordering::Relaxed) + self.intake.unreadable
     }
 
     /// Takes what is there, and hands on what is old enough.
@@ -148,7 +209,7 @@ impl Collector {
     /// Takes and hands on everything: the program has ended.
     pub fn finish(&mut self, reader: &mut impl FactReader) {
         // A process that goes on has nobody to wait for.
-        self.buffers.head().closed.store(1, Ordering::Relaxed);
+        self.intake.buffers.head().closed.store(1, Ordering::Relaxed);
         let rate = self.take_all(Sample::now());
         self.hand_on(Nanos::MAX, &rate, reader);
         let count = self.lost() - self.lost;
@@ -160,62 +221,35 @@ impl Collector {
 
     /// Takes what is complete in all buffers, and says how its times are to be read.
     fn take_all(&mut self, now: Sample) -> Rate {
-        let mut samples = vec![];
-        let mut order: Vec<(u64, usize)> = Vec::new();
-        for index in 0..self.buffers.count() {
-            if self.buffers.state(index).load(Ordering::Acquire) == FREE {
-                continue;
-            }
-            let buffer = self.buffers.buffer(index);
-            if buffer.thread.load(Ordering::Acquire) != 0 {
-                order.push((buffer.claim.load(Ordering::Relaxed), index));
-                samples.push(buffer.sample());
-            }
-        }
-        order.sort_unstable();
+        self.intake.take(true);
+        let samples = self.intake.taken.iter().map(|taken| taken.claimed);
         // The earliest sample of all: the longer the line, the better the rate.
-        self.first = samples.into_iter().chain([self.first]).min_by_key(|sample| sample.nanos).unwrap_or(now);
+        self.first = samples.chain([self.first]).min_by_key(|sample| sample.nanos).unwrap_or(now);
         let rate = Rate::between(self.first, now);
-        order.into_iter().for_each(|(_, index)| self.take_buffer(index, &rate));
+        self.intake.count = 0;
+        for TakenWords { source, words, claimed } in self.intake.taken.drain(..) {
+            // A thread whose first fact has no time of its own began to write when it claimed its buffer.
+            let new = || ThreadFacts { chunks: VecDeque::new(), used: 0, latest: rate.nanos(claimed.ticks) };
+            let facts = self.threads.entry(source).or_insert_with(new);
+            if !words.is_empty() {
+                facts.chunks.push_back(words);
+            }
+        }
         rate
-    }
-
-    fn take_buffer(&mut self, index: usize, rate: &Rate) {
-        let buffer = self.buffers.buffer(index);
-        // Asked first: what is full now has all of its facts.
-        let is_full = self.buffers.state(index).load(Ordering::Acquire) == FULL;
-        let source = FactSource {
-            process: buffer.process.load(Ordering::Relaxed),
-            thread: buffer.thread.load(Ordering::Relaxed),
-        };
-        let mut words = self.buffers.complete(index, self.read[index]);
-        self.read[index] += words.len();
-        let whole = whole_facts(&words);
-        self.unreadable += u64::from(whole < words.len());
-        words.truncate(whole);
-        // A thread whose first fact has no time of its own began to write when it claimed its buffer.
-        let new =
-            || ThreadFacts { chunks: VecDeque::new(), used: 0, latest: rate.nanos(buffer.sample().ticks) };
-        let facts = self.threads.entry(source).or_insert_with(new);
-        if whole > 0 {
-            facts.chunks.push_back(words);
-        }
-        if is_full {
-            self.read[index] = 0;
-            self.buffers.release(index);
-        }
     }
 
     /// Merges the facts of all threads up to a moment.
     fn hand_on(&mut self, until: Nanos, rate: &Rate, reader: &mut impl FactReader) {
+        let Collector { intake, threads: all, .. } = self;
         let mut threads: Vec<(FactSource, &mut ThreadFacts, Option<NextFact>)> = Vec::new();
         let mut order = BinaryHeap::new();
-        for (source, facts) in &mut self.threads {
+        for (source, facts) in all {
             let (next, unreadable) = facts.peek(rate);
-            self.unreadable += unreadable;
+            intake.unreadable += unreadable;
             order.extend(next.as_ref().map(|next| Reverse((next.time, threads.len()))));
             threads.push((*source, facts, next));
         }
+        let mut handed = 0;
         while let Some(Reverse((time, index))) = order.pop().filter(|Reverse((time, _))| *time <= until) {
             let (source, facts, next) = &mut threads[index];
             if let Some(next) = next.take() {
@@ -223,16 +257,21 @@ impl Collector {
                 (facts.used, facts.latest) = (facts.used + next.len, time);
             }
             let (following, unreadable) = facts.peek(rate);
-            self.unreadable += unreadable;
+            intake.unreadable += unreadable;
             order.extend(following.as_ref().map(|next| Reverse((next.time, index))));
             *next = following;
+            handed += 1;
+            if handed % HANDED_AT_ONCE == 0 && intake.count < TAKEN_AHEAD {
+                intake.take(false);
+            }
         }
     }
 
     /// Frees the buffers of processes that are gone: nobody fills them any more. To be called after a poll.
     pub fn close_those_of(&mut self, is_gone: impl Fn(FactSource) -> bool) {
-        for index in 0..self.buffers.count() {
-            let (state, buffer) = (self.buffers.state(index), self.buffers.buffer(index));
+        let buffers = &self.intake.buffers;
+        for index in 0..buffers.count() {
+            let (state, buffer) = (buffers.state(index), buffers.buffer(index));
             if state.load(Ordering::Acquire) != FILLING {
                 continue;
             }

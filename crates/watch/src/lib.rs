@@ -19,6 +19,7 @@ mod contents;
 pub mod fact;
 mod local;
 pub mod modules;
+mod numbers;
 pub mod page_style;
 pub mod recording;
 pub mod site;

@@ -63,6 +63,8 @@ mod kind {
     pub const FAILURE: u16 = 40;
     pub const LENT: u16 = 41;
     pub const JOINED_OUTSIDE: u16 = 42;
+    pub const PHYSICAL_NAMED: u16 = 43;
+    pub const PHYSICAL_FREED: u16 = 44;
 }
 
 /// The first word of a fact: its kind, how many words it takes, and 32 bits of its own.

@@ -12,12 +12,13 @@ use crate::{
     clock::ticks,
     fact::{Call, CallSite, End, Fact, Joined, Outcome, Passed, Piece, Point, Route, SubmittedOp, Work},
     local::{Local, OpId, local},
+    numbers,
     words::{self, WordSink},
 };
 use std::{
     cell::RefCell,
     fs::File,
-    io, process, ptr,
+    io, ptr,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -31,6 +32,8 @@ use std::{
 const PAUSE: Duration = Duration::from_micros(500);
 const PATIENCE: Duration = Duration::from_secs(10);
 const LONG_PATIENCE: Duration = Duration::from_secs(120);
+/// Buffers that may wait for a reader that wants all facts, of all processes together: 2 MiB.
+const MAX_FULL: usize = 32;
 /// Pieces of a batch that fit into one fact.
 const PIECES_AT_ONCE: usize = 2048;
 /// Bytes of contents that fit into one fact.
@@ -97,7 +100,7 @@ impl FactWriter {
         let number = WRITERS.fetch_add(1, Ordering::Relaxed);
         let shared = WriterState {
             buffers,
-            process: process::id(),
+            process: numbers::process(),
             origin: Canary::new()?,
             is_unread: AtomicBool::new(false),
         };
@@ -267,28 +270,34 @@ impl FactWriter {
         commit(local, used + N);
     }
 
-    /// A free buffer. If the reader wants all facts, the thread waits for one.
+    /// A free buffer. If the reader wants all facts, the thread waits for one, and until the reader is not
+    /// far behind: full buffers are memory.
     fn claim(&self, thread: u32) -> Option<usize> {
-        let claim = || self.shared.buffers.claim(self.shared.process, thread);
-        let mut waited = Duration::ZERO;
-        let is_unread = || {
-            self.shared.is_unread.load(Ordering::Relaxed)
-                || self.shared.buffers.head().closed.load(Ordering::Relaxed) != 0
-        };
+        let WriterState { buffers, process, is_unread, .. } = &*self.shared;
+        let claim = || buffers.claim(*process, thread);
+        if !self.wanted.complete {
+            return claim();
+        }
         let is_patient = |waited: Duration| {
             waited < PATIENCE || waited < LONG_PATIENCE && self.shared.buffers.has_reader()
         };
-        while self.wanted.complete && is_patient(waited) && !is_unread() {
-            if let Some(index) = claim() {
-                return Some(index);
+        let mut waited = Duration::ZERO;
+        loop {
+            let claimed = if buffers.full() < MAX_FULL { claim() } else { None };
+            if claimed.is_some() {
+                is_unread.store(false, Ordering::Relaxed);
+                return claimed;
+            }
+            let is_over =
+                is_unread.load(Ordering::Relaxed) || buffers.head().closed.load(Ordering::Relaxed) != 0;
+            if is_over || !is_patient(waited) {
+                break;
             }
             thread::sleep(PAUSE);
             waited += PAUSE;
         }
-        let claimed = claim();
-        let is_unread = self.wanted.complete && claimed.is_none();
-        self.shared.is_unread.store(is_unread, Ordering::Relaxed);
-        claimed
+        is_unread.store(true, Ordering::Relaxed);
+        claim()
     }
 
     /// Claims another buffer.
@@ -342,11 +351,10 @@ fn commit(local: &Local, used: usize) {
     unsafe { &*local.head.get() }.used.store(used as u32, Ordering::Release);
 }
 
-/// The system's number of the calling thread.
+/// The number of the calling thread.
 fn thread_number(local: &Local) -> u32 {
     if local.thread.get() == 0 {
-        // SAFETY: it only asks.
-        local.thread.set(unsafe { libc::syscall(libc::SYS_gettid) } as u32);
+        local.thread.set(numbers::thread());
     }
     local.thread.get()
 }

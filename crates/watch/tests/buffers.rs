@@ -11,9 +11,10 @@ use ferry_watch::{
 };
 use std::{
     fs::File,
-    os::fd::FromRawFd,
-    sync::atomic::{AtomicBool, Ordering},
+    os::{fd::FromRawFd, unix::fs::MetadataExt},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
+    time::{Duration, Instant},
 };
 
 #[derive(Default)]
@@ -86,6 +87,11 @@ fn one_of_each() -> Vec<Fact> {
         Fact::Known { time, site, block },
         Fact::Forgotten { time, site, base: 9 },
         Fact::Reused { time, base: 9, at: 10 },
+        Fact::PhysicalNamed { time, site, at: 10, len: 11 },
+        Fact::PhysicalFreed { time, at: 12 },
+        Fact::Lent { time, base: 13, key: 14 },
+        Fact::JoinedOutside { time },
+        Fact::Failure { time, site, code: -15, message: "no".into() },
         Fact::MorePieces { point, pieces: vec![piece; 3] },
         Fact::Refused { time, stream: 3, site, work: Work::Mark },
         Fact::Begun { time, point },
@@ -234,6 +240,71 @@ fn what_finds_no_room_is_counted() {
     writer.write(&begun(0, COUNT + 1));
     collector.finish(&mut all);
     assert!(matches!(all.0.last(), Some((_, Fact::Begun { .. }))), "there is room again");
+}
+
+/// Waits on the writer now and then, as one does whose judgement takes long.
+struct SlowReader<'a> {
+    /// How many facts were written so far.
+    written: &'a AtomicU64,
+    taken: u64,
+    /// How far the writer has to come before the reader goes on.
+    goal: u64,
+}
+
+impl SlowReader<'_> {
+    const FACTS: u64 = 800_000;
+    /// Facts in twenty buffers, roughly.
+    const A_LOT: u64 = 40_000;
+}
+
+impl FactReader for SlowReader<'_> {
+    fn take(&mut self, _: FactSource, fact: &Fact) {
+        self.taken += u64::from(matches!(fact, Fact::Begun { .. }));
+        match self.taken % 8192 {
+            0 => {
+                let written = self.written.load(Ordering::Acquire);
+                self.goal = (written + SlowReader::A_LOT).min(SlowReader::FACTS);
+            }
+            4096 => {
+                let began = Instant::now();
+                while self.written.load(Ordering::Acquire) < self.goal {
+                    let waited = began.elapsed();
+                    assert!(waited < Duration::from_secs(20), "the writer waits behind {}", self.goal);
+                    thread::yield_now();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_program_is_never_far_ahead_of_its_reader_nor_held_up_by_one_that_judges() {
+    let (file, written) = (file(), AtomicU64::new(0));
+    let wanted = Wanted { complete: true, ..Wanted::default() };
+    let buffers = Buffers::create(&file, 1024 * BUFFER_BYTES, wanted).expect("a file");
+    let (writer, collector) = (FactWriter::open(&file).expect("it"), Collector::new(buffers));
+    let (mut collector, mut reader) =
+        (collector.with_delay(0), SlowReader { written: &written, taken: 0, goal: 0 });
+    thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            for ticket in 1..=SlowReader::FACTS {
+                writer.write(&begun(1, ticket));
+                written.store(ticket, Ordering::Release);
+            }
+        });
+        while written.load(Ordering::Acquire) < SlowReader::A_LOT {
+            thread::yield_now();
+        }
+        while !writing.is_finished() {
+            collector.poll(&mut reader);
+        }
+    });
+    collector.finish(&mut reader);
+    assert_eq!((reader.taken, collector.lost()), (SlowReader::FACTS, 0));
+    // All of the facts have 25 MiB.
+    let bytes = file.metadata().expect("an open file").blocks() * 512;
+    assert!(bytes < 3 << 20, "{bytes} bytes of buffers were used");
 }
 
 #[test]

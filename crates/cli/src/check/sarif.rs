@@ -1,4 +1,8 @@
 //! Findings as SARIF 2.1.0, which code review sites and editors read.
+//!
+//! Viewers drop results that have no place in a file. Where no line is known, as in stripped programs, the
+//! file is the executable or library, with the address in it, and the function is a logical location. Where
+//! there is no stack at all, it is the program.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,11 +10,12 @@ use std::path::Path;
 use ferry_watch::check::{CheckFinding, FindingId, StackFrame};
 use serde_json::{Value, json};
 
-/// All findings as one run.
-pub fn object(findings: &[&CheckFinding]) -> Value {
+/// All findings of this program as one run.
+pub fn object(findings: &[&CheckFinding], program: &Path) -> Value {
+    let mut run = SarifRun { program, lines: SeenLines::new(), modules: Vec::new() };
     let rules: Vec<Value> = FindingId::ALL.iter().map(|id| rule(*id)).collect();
-    let mut seen = HashMap::new();
-    let results: Vec<Value> = findings.iter().map(|finding| result(finding, &mut seen)).collect();
+    let results: Vec<Value> = findings.iter().map(|finding| run.result(finding)).collect();
+    let modules = run.modules.iter().map(|module| json!({ "kind": "module", "fullyQualifiedName": module }));
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -20,6 +25,7 @@ pub fn object(findings: &[&CheckFinding]) -> Value {
                 "version": env!("CARGO_PKG_VERSION"),
                 "rules": rules,
             } },
+            "addresses": modules.collect::<Vec<_>>(),
             "results": results,
         }],
     })
@@ -37,41 +43,98 @@ fn rule(id: FindingId) -> Value {
 /// The lines of results so far, by their hash.
 type SeenLines = HashMap<u64, Vec<[Option<String>; 2]>>;
 
-fn result(finding: &CheckFinding, seen: &mut SeenLines) -> Value {
-    let mut result = json!({
-        "ruleId": finding.id.name(),
-        "level": finding.severity.name(),
-        "message": { "text": format!("{} {}", finding.message, finding.remedy) },
-        "locations": finding.place().map(location).into_iter().collect::<Vec<_>>(),
-        "partialFingerprints": { "primaryLocationLineHash": fingerprint(finding, seen) },
-        "occurrenceCount": finding.count,
-    });
-    let stack = |text: &str, frames: &[StackFrame]| {
-        let frames: Vec<Value> = frames.iter().map(|frame| json!({ "location": location(frame) })).collect();
-        json!({ "message": { "text": text }, "frames": frames })
-    };
-    let mut stacks = vec![stack("where it went wrong", &finding.access)];
-    if let Some(work) = &finding.work {
-        stacks.push(stack(&work.call, &work.stack));
-        let related = StackFrame::place(&work.stack).filter(|frame| frame.line.is_some());
-        result["relatedLocations"] = related.map(location).into_iter().collect();
-    }
-    if let Some(allocation) = &finding.allocation {
-        stacks.push(stack("where the memory was allocated", allocation));
-    }
-    result["stacks"] = json!(stacks);
-    result
+/// A run, result by result.
+struct SarifRun<'a> {
+    program: &'a Path,
+    lines: SeenLines,
+    /// The executable files that addresses lie in, as results count them.
+    modules: Vec<String>,
 }
 
-fn location(frame: &StackFrame) -> Value {
-    let mut location = json!({ "message": { "text": frame.function.clone().unwrap_or_default() } });
-    if let (Some(file), Some(line)) = (&frame.file, frame.line) {
-        location["physicalLocation"] = json!({
-            "artifactLocation": { "uri": uri(file) },
-            "region": { "startLine": line },
+impl SarifRun<'_> {
+    fn result(&mut self, finding: &CheckFinding) -> Value {
+        let location = match finding.place() {
+            Some(frame) => self.location(frame),
+            None => json!({ "physicalLocation": artifact(&self.program.to_string_lossy()) }),
+        };
+        let mut result = json!({
+            "ruleId": finding.id.name(),
+            "level": finding.severity.name(),
+            "message": { "text": format!("{} {}", finding.message, finding.remedy) },
+            "locations": [location],
+            "partialFingerprints": { "primaryLocationLineHash": fingerprint(finding, &mut self.lines) },
+            "occurrenceCount": finding.count,
         });
+        let mut stacks = vec![self.stack("where it went wrong", &finding.access)];
+        if let Some(work) = &finding.work {
+            stacks.push(self.stack(&work.call, &work.stack));
+            let related = StackFrame::place(&work.stack).map(|frame| self.location(frame));
+            result["relatedLocations"] = related.into_iter().collect();
+        }
+        if let Some(allocation) = &finding.allocation {
+            stacks.push(self.stack("where the memory was allocated", allocation));
+        }
+        result["stacks"] = stacks.into_iter().flatten().collect();
+        result
     }
-    location
+
+    fn stack(&mut self, text: &str, frames: &[StackFrame]) -> Option<Value> {
+        let frame = |frame: &StackFrame| {
+            let mut object = json!({ "location": self.location(frame) });
+            if let Some((module, _)) = &frame.code {
+                object["module"] = json!(module);
+            }
+            object
+        };
+        let all: Vec<Value> = frames.iter().map(frame).collect();
+        (!all.is_empty()).then(|| json!({ "message": { "text": text }, "frames": all }))
+    }
+
+    /// Where the code of a frame is: its line, else the address in its executable file.
+    fn location(&mut self, frame: &StackFrame) -> Value {
+        let mut location = json!({});
+        if let Some(function) = &frame.function {
+            location["message"] = json!({ "text": function });
+            location["logicalLocations"] = json!([{ "fullyQualifiedName": function, "kind": "function" }]);
+        }
+        let physical = match (&frame.file, &frame.code) {
+            (Some(file), _) => {
+                let mut physical = artifact(file);
+                frame.line.into_iter().for_each(|line| physical["region"] = json!({ "startLine": line }));
+                physical
+            }
+            (None, Some((module, offset))) => {
+                let mut physical = artifact(module);
+                physical["address"] = json!({
+                    "kind": "instruction",
+                    "fullyQualifiedName": frame.position,
+                    "relativeAddress": offset,
+                    "offsetFromParent": offset,
+                    "parentIndex": self.module(module),
+                });
+                physical
+            }
+            // Code that was made at run time is in no file.
+            (None, None) => {
+                json!({ "address": { "kind": "instruction", "fullyQualifiedName": frame.position } })
+            }
+        };
+        location["physicalLocation"] = physical;
+        location
+    }
+
+    /// The index of a file among those that have addresses.
+    fn module(&mut self, path: &str) -> usize {
+        self.modules.iter().position(|module| module == path).unwrap_or_else(|| {
+            self.modules.push(path.to_owned());
+            self.modules.len() - 1
+        })
+    }
+}
+
+/// All of a file.
+fn artifact(file: &str) -> Value {
+    json!({ "artifactLocation": { "uri": uri(file) } })
 }
 
 /// The file below the current folder, as a review site knows it: the same wherever the checkout lies. Others
@@ -129,7 +192,7 @@ mod tests {
         let (first, second, other) =
             (finding("main", 12, "load"), finding("main", 15, "load"), finding("f", 12, "load"));
         let hashes = |findings: &[&CheckFinding]| {
-            let results = object(findings)["runs"][0]["results"].clone();
+            let results = object(findings, Path::new("prog"))["runs"][0]["results"].clone();
             let hash = |result: &Value| result["partialFingerprints"]["primaryLocationLineHash"].clone();
             results.as_array().expect("a list").iter().map(hash).collect::<Vec<_>>()
         };
@@ -137,6 +200,47 @@ mod tests {
         assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2], "{all:?}");
         assert_eq!(all[0], all[3], "found by two tests");
         assert_eq!(hashes(&[&second]), all[..1], "wherever the line is");
+    }
+
+    #[test]
+    fn every_result_has_a_place_in_a_file() {
+        let line = finding("main", 12, "load");
+        let (mut stripped, mut unknown) = (line.clone(), line.clone());
+        let frame = StackFrame {
+            function: Some("step".into()),
+            position: "libstep.so+0x1234".into(),
+            code: Some(("/opt/lib/libstep.so".into(), 0x1234)),
+            ..StackFrame::default()
+        };
+        stripped.access = vec![frame];
+        (unknown.access, unknown.work) = (Vec::new(), None);
+        let of_finding = |finding: &CheckFinding| {
+            let result = object(&[finding], Path::new("/opt/prog"))["runs"][0]["results"][0].clone();
+            let [location] = result["locations"].as_array().expect("a list").as_slice() else {
+                panic!("one location: {result}")
+            };
+            let stacks = result["stacks"].as_array().expect("a list").clone();
+            assert!(stacks.iter().all(|stack| stack["frames"][0]["location"].is_object()), "{stacks:?}");
+            location.clone()
+        };
+        let file = |uri: &str| json!({ "uri": uri });
+        let physical = |finding| of_finding(finding)["physicalLocation"].clone();
+        let region = json!({ "startLine": 12 });
+        assert_eq!(physical(&line), json!({ "artifactLocation": file("file:///src/a.c"), "region": region }));
+        let address = json!({
+            "kind": "instruction",
+            "fullyQualifiedName": "libstep.so+0x1234",
+            "relativeAddress": 0x1234,
+            "offsetFromParent": 0x1234,
+            "parentIndex": 0,
+        });
+        let uri = file("file:///opt/lib/libstep.so");
+        assert_eq!(physical(&stripped), json!({ "artifactLocation": uri, "address": address }));
+        let modules = object(&[&stripped], Path::new("prog"))["runs"][0]["addresses"].clone();
+        assert_eq!(modules, json!([{ "kind": "module", "fullyQualifiedName": "/opt/lib/libstep.so" }]));
+        let function = json!([{ "fullyQualifiedName": "step", "kind": "function" }]);
+        assert_eq!(of_finding(&stripped)["logicalLocations"], function);
+        assert_eq!(physical(&unknown), json!({ "artifactLocation": file("file:///opt/prog") }));
     }
 
     #[test]

@@ -159,6 +159,7 @@ pub(super) mod tests {
             file: Some(file.into()),
             line: Some(line).filter(|line| *line > 0),
             position: format!("{file}:{line}"),
+            code: None,
         };
         CheckFinding {
             id: FindingId::Free,

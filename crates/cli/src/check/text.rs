@@ -89,7 +89,8 @@ pub fn summary(
     if !checker.has_seen_calls() {
         lines.push(
             "ferry check: not seen: any call of the library. Either the program makes none, or it cannot \
-             reach the file that it is to be watched by, as after it has dropped its privileges"
+             reach the file that it is to be watched by: it has dropped its privileges before its first \
+             call, or has a /proc of its own (unshare --mount-proc)"
                 .into(),
         );
     }

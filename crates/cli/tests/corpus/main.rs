@@ -18,6 +18,7 @@ use twin::{IDS, Language, Twin, language};
 mod command;
 mod ends;
 mod judge;
+mod namespaces;
 mod report;
 mod run;
 #[path = "../command/standin.rs"]

@@ -51,6 +51,11 @@ impl Physical {
         self.block.page
     }
 
+    /// Where the engine finds its first byte.
+    pub fn at(&self) -> usize {
+        self.block.at
+    }
+
     /// Where it is.
     pub fn home(&self) -> Home {
         self.block.home

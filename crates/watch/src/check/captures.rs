@@ -10,17 +10,20 @@ use crate::fact::CallSite;
 /// meet, the wrong thread, and copies of pageable memory.
 const BREAKING: [i32; 9] = [107_024, 107_025, 107_027, 107_028, 107_030, 107_031, 107_032, 107_038, 107_041];
 
+/// `ACL_ERROR_RT_STREAM_UNJOINED`: a stream of the capture has work that does not lead back.
+const UNJOINED: i32 = 107_025;
 /// `ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT`: only the mode of the capture does not allow the call.
 const NOT_IN_MODE: i32 = 107_030;
 /// `ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC`: a copy of pageable memory.
 const PAGEABLE: i32 = 107_041;
 
-/// Nanoseconds by which the beginning of one call may differ in two facts.
-const A_MOMENT: u64 = 1_000;
-
 /// What to change about a call that was refused with this code.
 pub fn remedy(code: i32) -> &'static str {
     match code {
+        UNJOINED => {
+            "Record an event behind the work of the other stream and let the stream whose capture began \
+             wait for it, before the capture ends."
+        }
         NOT_IN_MODE => "Move the call out of the capture, or let the capture use the relaxed mode.",
         PAGEABLE => "Let the copy use page-locked memory, or move it out of the capture.",
         _ => FindingId::Capture.remedy(),
@@ -43,8 +46,8 @@ pub struct BegunCapture {
 #[derive(Default)]
 pub struct Captures {
     active: BTreeMap<u32, BegunCapture>,
-    /// The capture that ended last, and the call that ended it.
-    ended: Option<(BegunCapture, CallSite)>,
+    /// A capture whose end is told, and the thread that is in the call which ends it.
+    ending: Option<(BegunCapture, u32)>,
 }
 
 impl Captures {
@@ -53,9 +56,14 @@ impl Captures {
         self.active.insert(graph, BegunCapture { thread, site });
     }
 
-    /// A capture ends.
-    pub fn end(&mut self, graph: u32, site: CallSite) {
-        self.ended = self.active.remove(&graph).map(|begun| (begun, site));
+    /// A capture ends, by a call that this thread is in.
+    pub fn end(&mut self, graph: u32, thread: u32) {
+        self.ending = self.active.remove(&graph).map(|begun| (begun, thread));
+    }
+
+    /// The thread's call has returned.
+    pub fn returned(&mut self, thread: u32) {
+        self.ending.take_if(|(_, by)| *by == thread);
     }
 
     /// A capture that is under way: the newest.
@@ -63,16 +71,14 @@ impl Captures {
         self.active.values().next_back().copied()
     }
 
-    /// The call that began the capture which the failed call breaks, if its code says that it does.
-    pub fn broken_by(&self, thread: u32, site: CallSite, code: i32) -> Option<CallSite> {
+    /// The call that began the capture which the thread's call breaks, if its code says that it does.
+    pub fn broken_by(&self, thread: u32, code: i32) -> Option<CallSite> {
         if !BREAKING.contains(&code) {
             return None;
         }
-        // A failed end has ended the capture before it was told that it failed. The beginning of a call may
-        // be read a little differently in two facts.
-        let is_same = |end: &CallSite| end.caller == site.caller && end.begin.abs_diff(site.begin) < A_MOMENT;
-        let ended = self.ended.filter(|(_, end)| is_same(end));
+        // A failed end has ended the capture before it was told that it failed.
+        let ending = self.ending.filter(|(_, by)| *by == thread).map(|(begun, _)| begun);
         let of_thread = self.active.values().rev().find(|begun| begun.thread == thread).copied();
-        ended.map(|(begun, _)| begun).or(of_thread).or(self.active()).map(|begun| begun.site)
+        ending.or(of_thread).or(self.active()).map(|begun| begun.site)
     }
 }

@@ -163,6 +163,8 @@ pub struct StackFrame {
     pub line: Option<u32>,
     /// `file.c:12` or `libfoo.so+0x1234`.
     pub position: String,
+    /// The executable file or library that has the code, and the address as that file counts it.
+    pub code: Option<(String, u64)>,
 }
 
 impl StackFrame {
@@ -285,6 +287,7 @@ mod tests {
             file: Some("a.c".to_owned()),
             line: Some(*line),
             position: format!("a.c:{line}"),
+            code: None,
         };
         frames.iter().map(frame).collect()
     }

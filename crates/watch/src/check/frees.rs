@@ -10,7 +10,7 @@ use super::finding::FindingId;
 use super::memory::OwnedBlock;
 use super::op::CheckedOp;
 use super::raw::{RawFinding, RawPlace, RawWork};
-use crate::fact::{CallSite, Nanos};
+use crate::fact::{Block, CallSite, Nanos};
 
 /// Frees that are kept for ops that are not known yet.
 const KEPT_FREES: usize = 1 << 12;
@@ -69,9 +69,11 @@ impl LateFrees {
         }
     }
 
-    /// An op has become known that nobody had joined: the first free of memory that it uses.
-    pub fn found(&self, op: &Rc<CheckedOp>, accesses: &[ByteAccess]) -> Option<RawFinding> {
+    /// An op has become known that nobody had joined: the first free of memory that it uses, and where that
+    /// is.
+    pub fn found(&self, op: &Rc<CheckedOp>, accesses: &[ByteAccess]) -> Option<(RawFinding, (u64, u64))> {
         let freed = self.0.iter().find(|freed| freed.is_used_by(op, accesses))?;
-        freed.found(vec![op.clone()])
+        let Block { at, len, .. } = freed.owned.block;
+        Some((freed.found(vec![op.clone()])?, (at, at + len)))
     }
 }

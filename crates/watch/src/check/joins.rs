@@ -1,13 +1,14 @@
 //! Which ops the host has joined: ops that a thread has learnt to have passed, and all that is ordered
 //! before them.
 //!
-//! A stream is ordered, so what is joined of it is a frontier: one ticket, up to which everything is joined.
-//! An op may await points of other streams as well; such an edge is kept until its op is joined, and then
-//! followed once. So the work is linear in the number of ops, and memory is that of the edges of ops which
-//! nobody has joined yet. A join by any thread counts for all threads.
+//! What is joined of a stream is a frontier (`frontiers`). An op may await points of other streams as well;
+//! such an edge is kept until its op is joined, and then followed once. So the work is linear in the number
+//! of ops, and memory is that of the edges of ops which nobody has joined yet. A join by any thread counts
+//! for all threads.
 
-use super::ended::EndedStreams;
+use super::frontiers::Frontiers;
 use crate::fact::{Awaited, Point};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Unbound promises that are kept for joined ops; of more, the oldest are forgotten.
@@ -16,8 +17,7 @@ const KEPT_OWED: usize = 1 << 14;
 /// What the host has joined.
 #[derive(Debug, Default)]
 pub struct Joins {
-    /// The last joined ticket of each stream that has one.
-    frontiers: HashMap<u32, u64>,
+    frontiers: Frontiers,
     /// What ops that are not joined await, by their stream and in the order of their tickets.
     edges: HashMap<u32, VecDeque<(u64, Awaited)>>,
     /// The ops that await a promise which is not bound yet.
@@ -29,8 +29,6 @@ pub struct Joins {
     newest: HashMap<u32, u64>,
     /// Streams that are gone and not joined.
     gone: Vec<u32>,
-    /// Streams that are gone and joined.
-    ended: EndedStreams,
 }
 
 impl Joins {
@@ -57,11 +55,7 @@ impl Joins {
         let Some(edges) = self.edges.get_mut(&point.stream) else { return };
         let first = edges.partition_point(|(ticket, _)| *ticket < point.ticket);
         for (_, awaited) in edges.drain(first..) {
-            if let Awaited::Later(promise) = awaited
-                && let Some(waiting) = self.waiting.get_mut(&promise)
-            {
-                waiting.retain(|op| *op != point);
-            }
+            forget_waiting(&mut self.waiting, awaited, point);
         }
     }
 
@@ -73,14 +67,12 @@ impl Joins {
 
     fn drop_ended(&mut self) {
         let is_over = |stream: &mut u32| {
-            self.newest
-                .get(stream)
-                .is_none_or(|newest| self.frontiers.get(stream).is_some_and(|joined| newest <= joined))
+            let newest = self.newest.get(stream).map(|ticket| Point { stream: *stream, ticket: *ticket });
+            newest.is_none_or(|newest| self.frontiers.has(newest))
         };
         for stream in self.gone.extract_if(.., is_over).collect::<Vec<_>>() {
             self.newest.remove(&stream);
-            self.frontiers.remove(&stream);
-            self.ended.insert(stream);
+            self.frontiers.end(stream);
         }
     }
 
@@ -110,8 +102,7 @@ impl Joins {
 
     /// Whether the host has joined the point.
     pub fn is_joined(&self, point: Point) -> bool {
-        let joined = self.frontiers.get(&point.stream);
-        joined.is_some_and(|joined| point.ticket <= *joined) || self.ended.contains(point.stream)
+        self.frontiers.has(point)
     }
 
     /// Whether `op`, which is not joined, passes after `point`: behind it in its stream, or by waits.
@@ -146,9 +137,10 @@ impl Joins {
         let mut ahead = vec![awaited];
         while let Some(awaited) = ahead.pop() {
             match awaited {
-                Awaited::Point(point) if !self.is_joined(point) => {
-                    self.frontiers.insert(point.stream, point.ticket);
-                    self.release(point, &mut ahead);
+                Awaited::Point(point) => {
+                    if self.frontiers.raise(point) {
+                        self.release(point, &mut ahead);
+                    }
                 }
                 Awaited::Later(promise) => {
                     self.owed.insert(promise);
@@ -162,7 +154,6 @@ impl Joins {
                     let all = self.newest.iter().map(|(stream, ticket)| (*stream, *ticket));
                     ahead.extend(all.map(|(stream, ticket)| Awaited::Point(Point { stream, ticket })));
                 }
-                Awaited::Point(_) => {}
             }
         }
     }
@@ -171,9 +162,24 @@ impl Joins {
     fn release(&mut self, point: Point, ahead: &mut Vec<Awaited>) {
         let Some(edges) = self.edges.get_mut(&point.stream) else { return };
         let count = edges.partition_point(|(ticket, _)| *ticket <= point.ticket);
-        ahead.extend(edges.drain(..count).map(|(_, awaited)| awaited));
+        for (ticket, awaited) in edges.drain(..count) {
+            forget_waiting(&mut self.waiting, awaited, Point { ticket, ..point });
+            ahead.push(awaited);
+        }
         if edges.is_empty() {
             self.edges.remove(&point.stream);
+        }
+    }
+}
+
+/// The op does not wait for a promise any more.
+pub(super) fn forget_waiting(waiting: &mut HashMap<u64, Vec<Point>>, awaited: Awaited, op: Point) {
+    if let Awaited::Later(promise) = awaited
+        && let Entry::Occupied(mut entry) = waiting.entry(promise)
+    {
+        entry.get_mut().retain(|other| *other != op);
+        if entry.get().is_empty() {
+            entry.remove();
         }
     }
 }
@@ -314,8 +320,8 @@ mod tests {
             }
             assert!(joins.is_joined(at(stream, 1)) && !joins.is_joined(at(stream + 1, 1)));
         }
-        assert_eq!((joins.newest.len(), joins.frontiers.len(), joins.gone.len()), (0, 0, 0));
-        assert_eq!(joins.ended.len(), 1);
+        // What is left is the range of streams that have ended.
+        assert_eq!((joins.newest.len(), joins.frontiers.kept(), joins.gone.len()), (0, 1, 0));
     }
 
     #[test]
@@ -331,7 +337,11 @@ mod tests {
             joins.bound(round, Some(event));
             joins.joined(wait);
             assert!(joins.is_joined(event));
+            // This one is never bound.
+            let unbound = at(5, round + 1);
+            joins.submitted(unbound, &[Awaited::Later(1 << 40 | round)]);
+            joins.joined(unbound);
         }
-        assert_eq!((joins.waiting.len(), joins.edges.len(), joins.owed.len()), (0, 0, 0));
+        assert_eq!((joins.waiting.len(), joins.edges.len(), joins.owed.len()), (0, 0, KEPT_OWED));
     }
 }

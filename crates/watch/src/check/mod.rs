@@ -16,8 +16,11 @@ mod captures;
 mod ended;
 pub mod finding;
 mod frees;
+mod frontiers;
 pub mod joins;
 mod memory;
+mod messages;
+mod names;
 mod op;
 mod order;
 mod process;
@@ -25,6 +28,7 @@ mod races;
 mod raw;
 mod recent;
 mod shared;
+mod tasks;
 mod written;
 
 use std::collections::HashMap;
@@ -35,40 +39,12 @@ use crate::fact::{CallSite, Fact, FactReader, FactSource, Piece, Work};
 use crate::symbols::{CodePlace, Symbols};
 use call_order::CallOrders;
 pub use finding::{CheckFinding, FindingId, FindingSeverity, FoundWork, StackFrame, TimelineSpot};
+use names::CheckNames;
+pub use names::CheckOptions;
 use process::ProcessCheck;
-use raw::{RawFinding, RawPlace};
+pub use process::ProcessEnd;
+use raw::{RawFinding, RawNote, RawPlace};
 use shared::SharedRaces;
-
-/// What is looked for beyond the usual.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CheckOptions {
-    /// Memory that is never freed.
-    pub leaks: bool,
-    /// Calls that would break a capture in another mode.
-    pub capture_lint: bool,
-    /// Each process has findings of its own, also for a mistake that another process makes at the same place:
-    /// for those who ask while programs run ([`Checker::tell`]).
-    pub by_process: bool,
-}
-
-/// How a process has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProcessEnd {
-    /// By itself: it has returned from main, exited or become another program.
-    Itself,
-    /// By a signal: it has aborted, crashed or was killed.
-    Killed,
-    /// Nobody knows, or whoever started it wanted it to end: what it left undone is no mistake of its own.
-    Unknown,
-}
-
-/// Names and memory, for the checks of one process.
-pub(crate) struct CheckNames<'a> {
-    symbols: &'a Symbols,
-    blocks: &'a BlockMap,
-    options: CheckOptions,
-    process: u32,
-}
 
 /// Takes the facts of a program and of all that it starts, and says what is wrong.
 #[derive(Default)]
@@ -211,7 +187,7 @@ impl Checker {
     fn is_launch(&self, source: FactSource, fact: &Fact) -> bool {
         let Fact::Submitted(op) = fact else { return false };
         let call = || self.symbols.function(source.process, op.site.function).unwrap_or_default();
-        op.work == Work::Function && op.task.is_none() && call().contains("RIExecute")
+        op.work == Work::Function && op.task.is_none() && names::executes_graph(call())
     }
 
     /// Looks at a fact whose turn has come.
@@ -293,22 +269,16 @@ impl Checker {
     }
 
     fn name(&mut self, process: u32, raw: &RawFinding) -> CheckFinding {
-        let captured = self.processes.get(&process).and_then(|check| check.capturing_call(raw.task));
         let mut message = raw.message.clone();
-        if let Some(site) = captured {
-            let place = self.symbols.place(process, site.caller);
-            message.push_str(&format!(" It is a task of a graph, captured at {}.", place.position()));
+        for RawNote { text, site, process: other } in &raw.notes {
+            let stack = self.stack_of(other.unwrap_or(process), *site);
+            let place = StackFrame::place(&stack).map(|frame| format!(" {text} at {}.", frame.position));
+            message.push_str(&place.unwrap_or_default());
         }
         if let RawPlace::Before(site) = raw.access {
             let call = self.symbols.function(process, site.function).unwrap_or_default().to_owned();
             let place = self.symbols.place(process, site.caller).position();
             message.push_str(&format!(" It happened before {call} at {place}; the line is not known."));
-        }
-        if let Some(site) = raw.dropped_by {
-            let call = self.symbols.function(process, site.function).unwrap_or_default().to_owned();
-            let stack = self.stack_of(process, site);
-            let place = StackFrame::place(&stack).map(|frame| format!(" {call} is at {}.", frame.position));
-            message.push_str(&place.unwrap_or_default());
         }
         let access = match raw.access {
             RawPlace::Call(site) => self.stack_of(process, site),
@@ -366,6 +336,7 @@ impl Checker {
             file: place.file.clone(),
             line: place.line,
             position: place.position(),
+            code: (!place.module.is_empty()).then(|| (place.module.clone(), place.offset)),
         };
         let mut frames = Vec::new();
         for address in addresses.iter().filter(|address| **address != 0) {

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 
-use super::order::{HostView, StreamClock};
+use super::frontiers::HostView;
+use super::order::StreamClock;
 use crate::fact::{CallSite, Nanos, Point, Route, TaskId, Work};
 
 /// What an op does with memory, for people.

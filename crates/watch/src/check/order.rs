@@ -9,10 +9,11 @@
 //! order in which each follows what it depends on.
 //! Arrows: it knows facts, and nothing of memory or findings.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use super::ended::EndedStreams;
+use super::frontiers::{HostView, JoinedTickets};
+use super::joins::forget_waiting;
 use crate::fact::{Awaited, Nanos, Piece, Point, SubmittedOp};
 
 /// Stands in clocks for other processes: what they submitted until this time, in nanoseconds, comes before.
@@ -22,69 +23,11 @@ pub const OUTSIDE: u32 = u32::MAX;
 /// behind them wait for.
 const KEPT_HISTORY: usize = 1 << 14;
 
+/// Streams that are gone and kept before they are looked through while ops wait to come out.
+const MIN_SWEEP: usize = 1 << 8;
+
 /// For each other stream, the newest op that comes before.
 pub type StreamClock = BTreeMap<u32, u64>;
-
-/// How many joins of a stream are kept.
-const KEPT_JOINS: usize = 8;
-
-/// For each stream, the newest op that the host has joined.
-#[derive(Default)]
-pub struct JoinedTickets {
-    /// How far the last joins of a stream went that went further than those before, and their numbers.
-    tickets: HashMap<u32, VecDeque<(u64, u64)>>,
-    /// Streams that are gone, of which everything was joined.
-    ended: EndedStreams,
-}
-
-impl JoinedTickets {
-    /// Whether the host has joined the point.
-    pub fn has(&self, point: Point) -> bool {
-        point.ticket <= self.newest(point.stream)
-    }
-
-    fn newest(&self, stream: u32) -> u64 {
-        let ended = || if self.ended.contains(stream) { u64::MAX } else { 0 };
-        let newest = self.tickets.get(&stream).and_then(VecDeque::back);
-        newest.map_or_else(ended, |(ticket, _)| *ticket)
-    }
-
-    /// The number of the join by which the host knows the point, as far as that is kept.
-    fn number(&self, point: Point) -> Option<u64> {
-        let joins = self.tickets.get(&point.stream)?;
-        joins.iter().find(|(ticket, _)| point.ticket <= *ticket).map(|(_, join)| *join)
-    }
-
-    fn raise(&mut self, point: Point, join: u64) {
-        if !self.has(point) {
-            let joins = self.tickets.entry(point.stream).or_default();
-            joins.push_back((point.ticket, join));
-            if joins.len() > KEPT_JOINS {
-                joins.pop_front();
-            }
-        }
-    }
-
-    fn end(&mut self, stream: u32) {
-        self.tickets.remove(&stream);
-        self.ended.insert(stream);
-    }
-}
-
-/// What the host knew at a moment: it knows ever more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HostView {
-    /// How often it had joined something.
-    pub join: u64,
-    /// Until when it had waited for other processes.
-    pub outside: Nanos,
-}
-
-impl HostView {
-    fn max(self, other: HostView) -> HostView {
-        HostView { join: self.join.max(other.join), outside: self.outside.max(other.outside) }
-    }
-}
 
 /// An op whose order is known.
 pub struct OrderedOp {
@@ -156,13 +99,14 @@ pub struct OpOrder {
     join: u64,
     /// The time of the newest fact.
     now: Nanos,
-    promises: HashMap<u64, Option<Point>>,
     /// How many ops have not come out.
     pending: usize,
     /// The streams that wait for a point of a stream.
     waiting: HashMap<u32, Vec<u32>>,
-    /// The streams that wait for a promise.
-    unbound: HashMap<u64, Vec<u32>>,
+    /// The ops that wait for a promise, which is not bound yet.
+    unbound: HashMap<u64, Vec<Point>>,
+    /// From how many on streams that are gone are looked through while ops wait to come out.
+    sweep_at: usize,
 }
 
 impl OpOrder {
@@ -171,9 +115,8 @@ impl OpOrder {
     pub fn kept(&self) -> usize {
         let of_streams =
             self.streams.values().map(|own| 1 + own.history.len() + own.pending.len() + own.clock.len());
-        let noted = [self.gone.len(), self.promises.len(), self.waiting.len(), self.unbound.len()];
-        let joined = self.joined.tickets.len() + self.joined.ended.len();
-        of_streams.sum::<usize>() + noted.iter().sum::<usize>() + joined
+        let noted = [self.gone.len(), self.waiting.len(), self.unbound.len()];
+        of_streams.sum::<usize>() + noted.iter().sum::<usize>() + self.joined.kept()
     }
 
     /// What the host has joined so far.
@@ -212,9 +155,8 @@ impl OpOrder {
     pub fn submit(&mut self, op: SubmittedOp, resolved: Vec<Piece>, ready: &mut Vec<OrderedOp>) {
         let (stream, view) = (op.point.stream, self.view());
         for awaited in &op.awaits {
-            // The number of a promise is used again when that is over.
             if let Awaited::Later(promise) = awaited {
-                self.promises.remove(promise);
+                self.unbound.entry(*promise).or_default().push(op.point);
             }
         }
         let pending = PendingOp { view, op, resolved };
@@ -224,14 +166,17 @@ impl OpOrder {
         self.run(stream, false, ready);
     }
 
-    /// What a promise is for is decided.
+    /// What a promise is for is decided; its number may be used again.
     pub fn bind(&mut self, promise: u64, point: Option<Point>, ready: &mut Vec<OrderedOp>) {
-        if self.pending == 0 {
-            return;
-        }
-        self.promises.insert(promise, point);
-        for stream in self.unbound.remove(&promise).unwrap_or_default() {
-            self.run(stream, false, ready);
+        for op in self.unbound.remove(&promise).unwrap_or_default() {
+            let own = self.streams.get_mut(&op.stream);
+            let Some(pending) = own.and_then(|own| own.pending.get_mut(&op.ticket)) else { continue };
+            let bound = point.map_or(Awaited::Outside, Awaited::Point);
+            let awaits = pending.op.awaits.iter_mut();
+            awaits
+                .filter(|awaited| **awaited == Awaited::Later(promise))
+                .for_each(|awaited| *awaited = bound);
+            self.run(op.stream, false, ready);
         }
     }
 
@@ -239,11 +184,7 @@ impl OpOrder {
     pub fn pass(&mut self, point: Point, ready: &mut Vec<OrderedOp>) {
         let own = self.streams.get(&point.stream);
         let Some(pending) = own.and_then(|own| own.pending.get(&point.ticket)) else { return };
-        let unbound = |awaited: &Awaited| match awaited {
-            Awaited::Later(promise) if !self.promises.contains_key(promise) => Some(*promise),
-            _ => None,
-        };
-        let unbound: Vec<u64> = pending.op.awaits.iter().filter_map(unbound).collect();
+        let unbound: Vec<u64> = pending.op.awaits.iter().filter_map(promise).collect();
         unbound.iter().for_each(|promise| self.bind(*promise, None, ready));
         self.run(point.stream, false, ready);
     }
@@ -279,17 +220,24 @@ impl OpOrder {
     }
 
     fn drop_ended(&mut self) {
-        // An op that waits to come out may come after one of a stream that is gone.
-        if self.pending > 0 || self.gone.is_empty() {
+        if self.gone.is_empty() || self.pending > 0 && self.gone.len() < self.sweep_at.max(MIN_SWEEP) {
             return;
         }
         let OpOrder { streams, joined, .. } = self;
-        let is_over =
-            |stream: &mut u32| streams.get(stream).is_none_or(|own| own.reached <= joined.newest(*stream));
+        // An op that waits to come out may come after one of a stream that is gone.
+        let pending = streams.values().flat_map(|own| own.pending.values());
+        let awaited = pending.flat_map(|pending| pending.op.awaits.iter().filter_map(target));
+        let awaited: HashSet<u32> = awaited.map(|point| point.stream).collect();
+        let is_done =
+            |own: &StreamOrder, stream| own.pending.is_empty() && own.reached <= joined.newest(stream);
+        let is_over = |stream: &mut u32| {
+            !awaited.contains(stream) && streams.get(stream).is_none_or(|own| is_done(own, *stream))
+        };
         for stream in self.gone.extract_if(.., is_over).collect::<Vec<_>>() {
             self.streams.remove(&stream);
             self.joined.end(stream);
         }
+        self.sweep_at = 2 * self.gone.len();
     }
 
     /// From here on, what `later` does comes after `earlier`, as if it had waited.
@@ -332,7 +280,7 @@ impl OpOrder {
                 continue;
             };
             let missing = first.op.awaits.iter().filter(|awaited| !self.is_known(awaited));
-            let missing = missing.filter_map(|awaited| self.target(awaited));
+            let missing = missing.filter_map(target);
             // A ring of waits has no beginning.
             let next = missing.into_iter().find(|next| ahead.iter().all(|other| other.stream != next.stream));
             if let Some(next) = next.filter(|next| self.has_pending(*next)) {
@@ -371,39 +319,25 @@ impl OpOrder {
         if *ticket != own.reached + 1 {
             return false;
         }
-        let missing = pending.op.awaits.iter().find(|awaited| !self.is_known(awaited)).copied();
-        match missing.map(|awaited| (awaited, self.target(&awaited))) {
-            None => true,
-            Some((Awaited::Later(promise), None)) => {
-                note_once(self.unbound.entry(promise).or_default(), stream);
-                false
-            }
-            Some((_, Some(point))) => {
-                note_once(self.waiting.entry(point.stream).or_default(), stream);
-                false
-            }
-            Some(_) => true,
+        let missing = pending.op.awaits.iter().find(|awaited| !self.is_known(awaited));
+        let target = missing.and_then(target);
+        let is_known = missing.is_none();
+        if let Some(point) = target {
+            note_once(self.waiting.entry(point.stream).or_default(), stream);
         }
+        is_known
     }
 
     /// Whether it is known what comes before what is waited for.
     fn is_known(&self, awaited: &Awaited) -> bool {
-        match (awaited, self.target(awaited)) {
-            (Awaited::Later(promise), None) => self.promises.contains_key(promise),
-            (_, Some(point)) => {
+        match awaited {
+            Awaited::Point(point) => {
                 point.ticket == 0
-                    || self.joined.has(point)
+                    || self.joined.has(*point)
                     || self.streams.get(&point.stream).is_some_and(|own| own.reached >= point.ticket)
             }
-            _ => true,
-        }
-    }
-
-    fn target(&self, awaited: &Awaited) -> Option<Point> {
-        match awaited {
-            Awaited::Point(point) => Some(*point),
-            Awaited::Later(promise) => self.promises.get(promise).copied().flatten(),
-            Awaited::Outside => None,
+            Awaited::Later(_) => false,
+            Awaited::Outside => true,
         }
     }
 
@@ -411,6 +345,7 @@ impl OpOrder {
     fn come_out(&mut self, stream: u32, ready: &mut Vec<OrderedOp>) {
         let Some(own) = self.streams.get_mut(&stream) else { return };
         let Some((ticket, PendingOp { op, mut view, resolved })) = own.pending.pop_first() else { return };
+        op.awaits.iter().for_each(|awaited| forget_waiting(&mut self.unbound, *awaited, op.point));
         own.reached = own.reached.max(ticket);
         self.pending -= 1;
         let mut clock = own.clock.clone();
@@ -425,14 +360,14 @@ impl OpOrder {
         }
         own.clock = clock.clone();
         if self.pending == 0 {
-            (self.promises, self.unbound, self.waiting) = Default::default();
+            (self.unbound, self.waiting) = Default::default();
         }
         ready.push(OrderedOp { op, clock, view, resolved });
     }
 
     /// Adds to a clock what comes before what is waited for, and to `view` what the host knew before that.
     fn follow(&self, clock: &mut Rc<StreamClock>, awaited: &Awaited, stream: u32, view: &mut HostView) {
-        let Some(point) = self.target(awaited) else {
+        let Some(point) = target(awaited) else {
             // Something unseen orders this: it may come after all that was submitted.
             let clock = Rc::make_mut(clock);
             let others = self.streams.iter().filter(|(other, _)| **other != stream);
@@ -453,6 +388,20 @@ impl OpOrder {
         if point.stream != stream {
             raise(clock, point.stream, point.ticket);
         }
+    }
+}
+
+fn target(awaited: &Awaited) -> Option<Point> {
+    match awaited {
+        Awaited::Point(point) => Some(*point),
+        Awaited::Later(_) | Awaited::Outside => None,
+    }
+}
+
+fn promise(awaited: &Awaited) -> Option<u64> {
+    match awaited {
+        Awaited::Later(promise) => Some(*promise),
+        Awaited::Point(_) | Awaited::Outside => None,
     }
 }
 

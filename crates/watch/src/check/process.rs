@@ -7,22 +7,24 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
-use super::accesses::{self, ByteAccess, Clash};
+use super::accesses::{self, ByteAccess};
 use super::captures::{self, Captures};
 use super::finding::{FindingId, FindingSeverity};
 use super::frees::{FreedMemory, LateFrees};
 use super::memory::{ForgottenBlock, OwnedMemory};
+use super::messages::{self, RaceSide};
+use super::names::CheckNames;
 use super::op::{CheckedOp, OpKind};
 use super::order::{OpOrder, OrderedOp};
 use super::races::{OpRaces, Race};
-use super::raw::{RawFinding, RawPlace, RawWork};
+use super::raw::{RawFinding, RawNote, RawPlace, RawWork};
 use super::recent::RecentOps;
 use super::shared::SharedAccess;
-use super::written::{UnwrittenRead, WrittenBytes};
-use super::{CheckNames, ProcessEnd};
+use super::tasks::{CapturedTasks, CapturingCall};
+use super::written::WrittenBytes;
 use crate::fact::{
     self as host, CallSite, Fact, FactSource, HostAccess, Nanos, Origin, Outcome, Passed, Piece, Point,
-    StreamPurpose, SubmittedOp, TaskId, TouchedBytes, Work,
+    StreamPurpose, SubmittedOp, TouchedBytes, Work,
 };
 
 /// Ops of one stream that are kept although nobody joined them.
@@ -32,8 +34,6 @@ const INVALID_PARAMETER: i32 = 107_000;
 
 /// Accesses that are kept until their ops are told.
 const KEPT_EARLY: usize = 1 << 12;
-/// Tasks of graphs whose captures are kept.
-const KEPT_TASKS: usize = 1 << 14;
 /// Refused calls whose addresses are kept.
 const KEPT_REFUSED: usize = 1 << 8;
 /// Failed work that no synchronisation has told of.
@@ -56,6 +56,17 @@ struct LentRange {
     key: u64,
 }
 
+/// How a process has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessEnd {
+    /// By itself: it has returned from main, exited or become another program.
+    Itself,
+    /// By a signal: it has aborted, crashed or was killed.
+    Killed,
+    /// Nobody knows, or whoever started it wanted it to end: what it left undone is no mistake of its own.
+    Unknown,
+}
+
 /// What is known of one process.
 #[derive(Default)]
 pub struct ProcessCheck {
@@ -71,8 +82,7 @@ pub struct ProcessCheck {
     in_flight: HashMap<u32, BTreeMap<u64, Rc<CheckedOp>>>,
     /// Ops that only another process has waited for, in a process that shares memory.
     joined_elsewhere: Vec<Rc<CheckedOp>>,
-    /// The calls that captured the tasks of graphs; of many, those of the newest.
-    captured: BTreeMap<TaskId, CallSite>,
+    captured: CapturedTasks,
     /// Accesses of the CPU to ops whose submission was not told yet.
     early_accesses: Vec<HostAccess>,
     /// Bytes that the CPU touched, of ops whose submission was not told yet.
@@ -176,6 +186,8 @@ impl ProcessCheck {
                 }
             }
             Fact::Forgotten { time, site, base } => self.freed(names, (*time, *site), *base, found),
+            Fact::PhysicalNamed { site, at, len, .. } => self.memory.name_physical((*at, *len), *site),
+            Fact::PhysicalFreed { at, .. } => self.memory.free_physical(*at),
             Fact::Lent { base, key, .. } => {
                 if let Some(known) = names.blocks.named(names.process, *base) {
                     let (start, end) = (known.block.at, known.block.at + known.block.len);
@@ -189,26 +201,20 @@ impl ProcessCheck {
                 self.failed(names, source, (*time, *site, *code), message, found);
             }
             Fact::CaptureBegun { site, graph, .. } => self.captures.begin(*graph, source.thread, *site),
-            Fact::CaptureEnded { site, graph, is_graph, .. } => {
-                self.captures.end(*graph, *site);
+            Fact::Call(_) => self.captures.returned(source.thread),
+            Fact::CaptureEnded { graph, is_graph, .. } => {
+                self.captures.end(*graph, source.thread);
                 if !is_graph {
-                    self.captured.retain(|task, _| task.graph != *graph);
+                    self.captured.forget(*graph);
                 }
             }
-            Fact::Captured(task) => {
-                self.captured.insert(task.task, task.site);
-                // The tasks of one graph are kept however many there are.
-                let is_other = |oldest: &TaskId| oldest.graph != task.task.graph;
-                if self.captured.len() > KEPT_TASKS && self.captured.keys().next().is_some_and(is_other) {
-                    self.captured.pop_first();
-                }
-            }
-            Fact::Access(access) => self.accessed(access, found),
-            Fact::Touched(touched) => self.touched(touched, found),
+            Fact::Captured(captured) => self.captured.add(captured),
+            Fact::Access(access) => self.accessed(names, access, found),
+            Fact::Touched(touched) => self.touched(names, touched, found),
             Fact::DevicePointer { time, thread, address, is_write, stack } => {
                 let place = RawPlace::Program { thread: *thread, stack: *stack };
                 self.touches_device = true;
-                found.push(device_pointer(place, *time, *address, *is_write));
+                found.push(messages::device_pointer(place, *time, *address, *is_write));
             }
             _ => {}
         }
@@ -219,8 +225,12 @@ impl ProcessCheck {
         let mut ready = Vec::new();
         self.order.finish(&mut ready);
         ready.into_iter().for_each(|op| self.run(names, op, found));
-        std::mem::take(&mut self.early_accesses).iter().for_each(|access| found.push(unknown_work(access)));
-        found.extend(std::mem::take(&mut self.early_touches).iter().map(|touched| host_touch(touched, None)));
+        std::mem::take(&mut self.early_accesses)
+            .iter()
+            .for_each(|access| found.push(messages::unknown_work(access)));
+        found.extend(
+            std::mem::take(&mut self.early_touches).iter().map(|touched| messages::host_touch(touched, None)),
+        );
         // A program that dies of a device address has its finding; what it was about to join is not lost by
         // another mistake.
         let is_explained = end == ProcessEnd::Killed && self.touches_device;
@@ -238,18 +248,11 @@ impl ProcessCheck {
                 } else {
                     "The process ended"
                 };
-                found.push(lost_ops(last, lost.len(), how));
+                found.push(self.lost(last, lost.len(), how));
             }
         }
         if names.options.leaks && end == ProcessEnd::Itself {
-            let leaks = self.memory.leaks();
-            found.extend(leaks.iter().map(|leak| {
-                let message = format!("{} bytes were allocated and never freed.", leak.block.asked());
-                let mut raw = RawFinding::new(FindingId::Leak, 0, RawPlace::Call(leak.site), message);
-                raw.bytes = Some((leak.block.base, leak.block.asked()));
-                raw.allocation = Some(leak.site);
-                raw
-            }));
+            found.extend(self.memory.leaks().iter().map(messages::leak));
         }
     }
 
@@ -278,30 +281,65 @@ impl ProcessCheck {
             has_finding: Cell::default(),
         });
         self.lint(names, &op, found);
-        // A copy over several mapped pieces is cut into some, too, and moves bytes as one.
-        let call = self.capturing_call(op.task).unwrap_or(op.site);
-        let name = names.symbols.function(names.process, call.function).unwrap_or_default();
-        if name.contains("Batch")
-            && let Some(clash) = accesses::clash(&pieces)
-        {
+        if let Some(raw) = self.batch_race(names, &op, &pieces) {
             op.has_finding.set(true);
-            found.push(batch_race(names, (&op, call), clash));
+            found.push(raw);
         }
         if let Some(read) = self.written.run(&work, &pieces) {
             op.has_finding.set(true);
-            found.push(uninitialised(names, &op, &read));
+            let raw = messages::uninitialised(names, &op, &read);
+            found.push(self.noted(raw, &op, (read.start, read.end)));
         }
         let all = accesses::of(&work, &pieces);
         // Waits for values are looked after by a thread of the library, which reads what others write: that
         // is what they are for.
-        let is_by_library = is_by_library(names, op.site) && op.task.is_none();
+        let is_by_library = names.is_by_library(op.site) && op.task.is_none();
         let races = if is_by_library { Vec::new() } else { self.races.add(&op, &all) };
         races.iter().for_each(|race| self.raced(names, race, &op, found));
         self.share(&op, &all);
         if !is_joined {
-            found.extend(self.late_frees.found(&op, &all));
-            self.keep(op, found);
+            let freed = self.late_frees.found(&op, &all);
+            found.extend(freed.map(|(raw, bytes)| self.noted(raw, &op, bytes)));
+            self.keep(names, op, found);
         }
+    }
+
+    /// Two pieces of a batch touch the same bytes.
+    fn batch_race(&self, names: &CheckNames, op: &Rc<CheckedOp>, pieces: &[Piece]) -> Option<RawFinding> {
+        // A copy over several mapped pieces is cut into some, too, and moves bytes as one.
+        if pieces.len() < 2 || op.task.is_none() && !names.is_batch(op.site) {
+            return None;
+        }
+        let clash = accesses::clash(pieces)?;
+        let captured = self.captured_at(op, (clash.start, clash.end));
+        let call = captured.map_or(op.site, |captured| captured.site);
+        names.is_batch(call).then(|| messages::batch_race(names, op, clash, captured))
+    }
+
+    /// The call that captured what an op does to these bytes, if it is a task of a graph.
+    fn captured_at(&self, op: &CheckedOp, bytes: (u64, u64)) -> Option<CapturingCall> {
+        self.captured.find(op.task?, bytes)
+    }
+
+    /// A finding that also says where its op was captured, if it is a task of a graph.
+    fn noted(&self, mut raw: RawFinding, op: &CheckedOp, bytes: (u64, u64)) -> RawFinding {
+        let captured = self.captured_at(op, bytes);
+        raw.notes.extend(captured.map(|call| RawNote::captured("It", call.site)));
+        raw
+    }
+
+    /// The same for a byte as the program calls it.
+    fn noted_at(&self, names: &CheckNames, raw: RawFinding, op: &CheckedOp, address: u64) -> RawFinding {
+        if op.task.is_none() {
+            return raw;
+        }
+        let known = names.blocks.named(names.process, address).map(|known| known.block);
+        let at = known.map_or(address, |block| address.wrapping_sub(block.base).wrapping_add(block.at));
+        self.noted(raw, op, (at, at.saturating_add(1)))
+    }
+
+    fn lost(&self, last: &Rc<CheckedOp>, count: usize, how: &str) -> RawFinding {
+        self.noted(messages::lost(last, count, how), last, (0, u64::MAX))
     }
 
     /// Notes what an op does with memory that processes share.
@@ -314,13 +352,14 @@ impl ProcessCheck {
                     range: (from - start, to - start),
                     at: from,
                     is_write: access.is_write,
+                    captured: self.captured_at(op, (from, to)),
                     op: op.clone(),
                 });
             }
         }
     }
 
-    fn keep(&mut self, op: Rc<CheckedOp>, found: &mut Vec<RawFinding>) {
+    fn keep(&mut self, names: &CheckNames, op: Rc<CheckedOp>, found: &mut Vec<RawFinding>) {
         let point = op.point;
         self.recent.insert(point, op.clone());
         let ops = self.in_flight.entry(point.stream).or_default();
@@ -333,9 +372,10 @@ impl ProcessCheck {
         }
         let early: Vec<HostAccess> =
             self.early_accesses.extract_if(.., |access| access.point == point).collect();
-        early.iter().for_each(|access| found.extend(host_access(access, &op)));
-        let early = self.early_touches.extract_if(.., |touched| touched.point == point);
-        found.extend(early.map(|touched| host_touch(&touched, Some(&op))));
+        early.iter().for_each(|access| self.accessed(names, access, found));
+        let early: Vec<TouchedBytes> =
+            self.early_touches.extract_if(.., |touched| touched.point == point).collect();
+        early.iter().for_each(|touched| self.touched(names, touched, found));
     }
 
     /// The host joins a point, or another process has waited for it.
@@ -377,28 +417,33 @@ impl ProcessCheck {
         let earlier = &race.earlier;
         // From here on the two count as ordered: one missing wait is one finding.
         self.order.mend(earlier.point, &earlier.clock, op.point.stream);
-        let (first, second, is_write) = match earlier.time <= op.time {
-            true => (earlier, op, race.is_write),
-            false => (op, earlier, (race.is_write.1, race.is_write.0)),
-        };
-        found.push(stream_race(names, (first, second), race.bytes, is_write));
+        let side = |op, is_write| RaceSide { op, is_write, captured: self.captured_at(op, race.bytes) };
+        let (one, other) = (side(earlier, race.is_write.0), side(op, race.is_write.1));
+        let (first, second) = if one.is_before(&other) { (one, other) } else { (other, one) };
+        found.push(messages::stream_race(names, &first, &second, race.bytes));
         earlier.is_raced.set(true);
         op.is_raced.set(true);
     }
 
-    fn accessed(&mut self, access: &HostAccess, found: &mut Vec<RawFinding>) {
+    fn accessed(&mut self, names: &CheckNames, access: &HostAccess, found: &mut Vec<RawFinding>) {
         match self.op_at(access.point) {
-            Some(op) => found.extend(host_access(access, &op)),
+            Some(op) => {
+                let raw = messages::host_access(access, &op);
+                found.push(self.noted_at(names, raw, &op, access.address));
+            }
             None if self.early_accesses.len() < KEPT_EARLY => self.early_accesses.push(*access),
-            None => found.push(unknown_work(access)),
+            None => found.push(messages::unknown_work(access)),
         }
     }
 
-    fn touched(&mut self, touched: &TouchedBytes, found: &mut Vec<RawFinding>) {
+    fn touched(&mut self, names: &CheckNames, touched: &TouchedBytes, found: &mut Vec<RawFinding>) {
         match self.op_at(touched.point) {
-            Some(op) => found.push(host_touch(touched, Some(&op))),
+            Some(op) => {
+                let raw = messages::host_touch(touched, Some(&op));
+                found.push(self.noted_at(names, raw, &op, touched.address));
+            }
             None if self.early_touches.len() < KEPT_EARLY => self.early_touches.push(*touched),
-            None => found.push(host_touch(touched, None)),
+            None => found.push(messages::host_touch(touched, None)),
         }
     }
 
@@ -416,7 +461,7 @@ impl ProcessCheck {
         };
         for (time, site, address) in self.refused.extract_if(.., |one| is_during(&one)) {
             if let Some(freed) = self.memory.freed_at(address) {
-                found.push(after_free(names, (time, site), address, freed));
+                found.push(messages::after_free(names, (time, site), address, freed));
             }
         }
         let (at, len) = (owned.block.at, owned.block.len);
@@ -430,7 +475,12 @@ impl ProcessCheck {
             return;
         }
         let freed = FreedMemory { time, site, owned };
-        found.extend(freed.found(self.races.in_flight(at, at + len)));
+        if let Some(raw) = freed.found(self.races.in_flight(at, at + len)) {
+            found.push(match raw.speaks_for.last().cloned() {
+                Some(last) => self.noted(raw, &last, (at, at + len)),
+                None => raw,
+            });
+        }
         self.late_frees.add(freed, self.order.is_all_known());
     }
 
@@ -446,15 +496,17 @@ impl ProcessCheck {
 
     /// A call ends the work of a stream in place of waiting for it: what nobody had joined is lost.
     fn aborted(&self, names: &CheckNames, joined: &host::Joined, found: &mut Vec<RawFinding>) {
-        let name = names.symbols.function(names.process, joined.site.function).unwrap_or_default();
+        let name = names.function(joined.site);
         let ops = self.in_flight.get(&joined.point.stream).filter(|_| joined.how == host::Join::Abort);
         let Some(ops) = ops else { return };
         let lost = ops.range(..=joined.point.ticket).map(|(_, op)| op).filter(|op| is_loss(names, op));
         let lost: Vec<&Rc<CheckedOp>> = lost.collect();
         if let Some(last) = lost.last() {
             let how = if name.is_empty() { "The process ended".into() } else { format!("{name} was called") };
-            let mut raw = lost_ops(last, lost.len(), &how);
-            raw.dropped_by = Some(joined.site).filter(|_| !name.is_empty());
+            let mut raw = self.lost(last, lost.len(), &how);
+            if !name.is_empty() {
+                raw.notes.push(RawNote { text: format!("{name} is"), site: joined.site, process: None });
+            }
             found.push(raw);
             lost.iter().for_each(|op| op.is_reported.set(true));
         }
@@ -473,33 +525,31 @@ impl ProcessCheck {
         message: &str,
         found: &mut Vec<RawFinding>,
     ) {
-        if let Some(begun) = self.captures.broken_by(source.thread, site, code) {
+        if let Some(begun) = self.captures.broken_by(source.thread, code) {
             let access = RawPlace::Call(site);
             let mut raw = RawFinding::new(FindingId::Capture, time, access, message.to_owned());
             raw.work = Some(RawWork { site: begun, op: None, process: None });
             raw.remedy = captures::remedy(code);
             return found.push(raw);
         }
-        let name = names.symbols.function(names.process, site.function).unwrap_or_default();
         // Failed work is told of by the call that waits for it; what used the memory is the one that
         // submitted.
-        let waits = ["Synchronize", "Query"].iter().any(|word| name.contains(word));
-        let work = if waits { self.failed_calls.pop_front() } else { None };
+        let is_unregistering = names.unregisters(site);
+        let work = if names.tells_of_work(site) { self.failed_calls.pop_front() } else { None };
         let is_late_bound = work.is_some_and(|work| work.is_late_bound);
         let site = work.map_or(site, |work| work.site);
         // Memory that is not registered any more is still the program's, which may use it.
-        let is_gone = |freed: &&ForgottenBlock| {
-            freed.owned.block.origin != Origin::Registered || name.contains("Unregister")
-        };
+        let is_gone =
+            |freed: &&ForgottenBlock| freed.owned.block.origin != Origin::Registered || is_unregistering;
         let freed = |address| Some((address, self.memory.freed_at(address).filter(is_gone)?));
         let freed = addresses(message).find_map(freed);
         match freed {
             _ if code != INVALID_PARAMETER => {}
             // The work is older than the free: nobody had waited for it then.
             Some((_, freed)) if is_late_bound && site.begin < freed.freed.begin => {
-                found.push(freed_in_flight(site, freed));
+                found.push(messages::freed_in_flight(site, freed));
             }
-            Some((address, freed)) => found.push(after_free(names, (time, site), address, freed)),
+            Some((address, freed)) => found.push(messages::after_free(names, (time, site), address, freed)),
             // Another thread may be freeing it at this moment, and tell of that later.
             None => self.refused.extend(addresses(message).map(|address| (time, site, address))),
         }
@@ -533,219 +583,11 @@ impl ProcessCheck {
     fn is_synchronous(&self, op: &CheckedOp) -> bool {
         self.synchronous.contains(&op.point.stream)
     }
-
-    /// The call that captured a task.
-    pub fn capturing_call(&self, task: Option<TaskId>) -> Option<CallSite> {
-        self.captured.get(&task?).copied()
-    }
-}
-
-/// Both ends of a range as the program calls them, with its allocation.
-fn place(names: &CheckNames, raw: &mut RawFinding, (start, end): (u64, u64)) -> String {
-    let found = names.blocks.find(names.process, start, raw.time);
-    let (address, note) = match &found {
-        None => (start, String::new()),
-        Some(place) => {
-            raw.allocation = Some(place.block.site);
-            (
-                place.address(),
-                format!(" ({} bytes into an allocation of {})", place.offset, place.block.block.asked()),
-            )
-        }
-    };
-    raw.bytes = Some((address, end - start));
-    format!("{} bytes at {address:#x}{note}", end - start)
-}
-
-pub fn stream_race(
-    names: &CheckNames,
-    (first, second): (&Rc<CheckedOp>, &Rc<CheckedOp>),
-    bytes: (u64, u64),
-    is_write: (bool, bool),
-) -> RawFinding {
-    let verb = |is_write| if is_write { "writes" } else { "reads" };
-    let mut raw =
-        RawFinding::new(FindingId::StreamRace, second.time, RawPlace::Call(second.site), String::new());
-    let place = place(names, &mut raw, bytes);
-    raw.message = format!(
-        "A {} in stream {} {} {place}, which an earlier {} in stream {} {}: nothing orders the two.",
-        second.kind,
-        second.point.stream,
-        verb(is_write.1),
-        first.kind,
-        first.point.stream,
-        verb(is_write.0),
-    );
-    raw.op = Some(second.point);
-    raw.work = Some(RawWork::of(first));
-    raw.task = second.task.or(first.task);
-    raw
-}
-
-fn batch_race(names: &CheckNames, (op, call): (&Rc<CheckedOp>, CallSite), clash: Clash) -> RawFinding {
-    let mut raw = RawFinding::new(FindingId::BatchRace, op.time, RawPlace::Call(call), String::new());
-    let place = place(names, &mut raw, (clash.start, clash.end));
-    raw.message = format!(
-        "The copies {} and {} of a {} touch the same {place}, and one of them writes: a batch has no order.",
-        clash.first, clash.second, op.kind
-    );
-    raw.op = Some(op.point);
-    raw.work = Some(RawWork { site: call, ..RawWork::of(op) });
-    raw
-}
-
-fn uninitialised(names: &CheckNames, op: &Rc<CheckedOp>, read: &UnwrittenRead) -> RawFinding {
-    let mut raw = RawFinding::new(FindingId::Uninitialised, op.time, RawPlace::Call(op.site), String::new());
-    let place = place(names, &mut raw, (read.start, read.end));
-    let all =
-        if read.bytes > read.end - read.start { format!(" ({} in all)", read.bytes) } else { String::new() };
-    raw.message = format!("A {} reads {place} that nobody has written{all}.", op.kind);
-    raw.op = Some(op.point);
-    raw.work = Some(RawWork::of(op));
-    raw
-}
-
-fn in_program(access: &HostAccess) -> RawPlace {
-    RawPlace::Program { thread: access.thread, stack: access.stack }
-}
-
-fn access_id(access: &HostAccess) -> FindingId {
-    match (access.is_unmapped, access.is_write) {
-        (true, _) => FindingId::Free,
-        (false, true) => FindingId::HostWrite,
-        (false, false) => FindingId::HostRead,
-    }
-}
-
-fn host_access(access: &HostAccess, op: &Rc<CheckedOp>) -> Option<RawFinding> {
-    let id = access_id(access);
-    let verb = match id {
-        FindingId::Free => "unmaps registered memory at",
-        FindingId::HostWrite => "writes",
-        _ => "reads",
-    };
-    let uses = if access.is_destination { "writes" } else { "reads" };
-    let by = if access.is_system_call { "A system call of thread" } else { "Thread" };
-    let message = format!(
-        "{by} {} {verb} {:#x}, which a {} of {} bytes in stream {} {uses}: nobody has waited for it.",
-        access.thread, access.address, op.kind, op.bytes, op.point.stream
-    );
-    let mut raw = RawFinding::new(id, access.time, in_program(access), message);
-    raw.work = Some(RawWork::of(op));
-    raw.bytes = Some((access.address, 1));
-    raw.is_program_address = true;
-    raw.task = op.task;
-    raw.speak_for(op);
-    Some(raw)
-}
-
-/// What the CPU did to bytes of an op, where only that is known and not the line.
-fn host_touch(touched: &TouchedBytes, op: Option<&Rc<CheckedOp>>) -> RawFinding {
-    let id = if touched.is_write { FindingId::HostWrite } else { FindingId::HostRead };
-    let verb = if touched.is_write { "changed" } else { "touched" };
-    let uses = if touched.is_destination { "writes" } else { "reads" };
-    let what = op.map_or_else(|| "copy".to_owned(), |op| format!("{} of {} bytes", op.kind, op.bytes));
-    let message = format!(
-        "The CPU {verb} {} at {:#x}, which a {what} in stream {} {uses}: nobody had waited for it.",
-        if touched.len == 1 { "a byte".to_owned() } else { format!("{} bytes", touched.len) },
-        touched.address,
-        touched.point.stream
-    );
-    let mut raw = RawFinding::new(id, touched.time, RawPlace::Before(touched.site), message);
-    raw.work = op.map(|op| RawWork::of(op));
-    raw.bytes = Some((touched.address, touched.len));
-    raw.is_program_address = true;
-    raw.task = op.and_then(|op| op.task);
-    op.into_iter().for_each(|op| raw.speak_for(op));
-    raw
-}
-
-fn unknown_work(access: &HostAccess) -> RawFinding {
-    let id = access_id(access);
-    let message = format!(
-        "Thread {} touches {:#x}, which a copy in stream {} uses that nobody has waited for.",
-        access.thread, access.address, access.point.stream
-    );
-    let mut raw = RawFinding::new(id, access.time, in_program(access), message);
-    raw.bytes = Some((access.address, 1));
-    raw.is_program_address = true;
-    raw
-}
-
-fn device_pointer(place: RawPlace, time: Nanos, address: u64, is_write: bool) -> RawFinding {
-    let verb = if is_write { "writes" } else { "reads" };
-    let message = format!("The CPU {verb} {address:#x}, which is memory of a device: it cannot reach that.");
-    let mut raw = RawFinding::new(FindingId::DevicePointer, time, place, message);
-    raw.bytes = Some((address, 1));
-    raw.is_program_address = true;
-    raw
 }
 
 /// Whether something is lost with the op that nobody was told of, and that the program has asked for.
 fn is_loss(names: &CheckNames, op: &CheckedOp) -> bool {
-    !op.is_reported.get() && !op.is_raced.get() && op.bytes > 0 && !is_by_library(names, op.site)
-}
-
-/// Whether the library submitted work of its own accord, in a process that calls it by functions.
-fn is_by_library(names: &CheckNames, site: CallSite) -> bool {
-    site.function == 0 && names.symbols.function(names.process, 1).is_some()
-}
-
-fn lost_ops(last: &Rc<CheckedOp>, count: usize, how: &str) -> RawFinding {
-    let what = match count {
-        1 => format!("a {} of {} bytes was", last.kind, last.bytes),
-        _ => format!("{count} operations, the last a {} of {} bytes, were", last.kind, last.bytes),
-    };
-    let message =
-        format!("{how} while {what} in flight in stream {}: nobody has waited for that.", last.point.stream);
-    let mut raw = RawFinding::new(FindingId::Lost, last.time, RawPlace::Call(last.site), message);
-    raw.op = Some(last.point);
-    raw.work = Some(RawWork::of(last));
-    raw.task = last.task;
-    raw
-}
-
-/// Memory was freed that work of this call was to use, which found that when it ran.
-fn freed_in_flight(work: CallSite, freed: &ForgottenBlock) -> RawFinding {
-    let block = freed.owned.block;
-    let message = format!(
-        "{} bytes at {:#x} are freed while a copy that reads its addresses when it runs is in flight on \
-         them: nobody has waited for it.",
-        block.asked(),
-        block.base
-    );
-    let access = RawPlace::Call(freed.freed);
-    let mut raw = RawFinding::new(FindingId::Free, freed.freed.begin, access, message);
-    raw.work = Some(RawWork { site: work, op: None, process: None });
-    raw.bytes = Some((block.base, block.asked()));
-    raw.allocation = Some(freed.owned.site);
-    raw
-}
-
-fn after_free(
-    names: &CheckNames,
-    (time, site): (Nanos, CallSite),
-    address: u64,
-    freed: &ForgottenBlock,
-) -> RawFinding {
-    let block = freed.owned.block;
-    let name = names.symbols.function(names.process, site.function).unwrap_or_default();
-    let frees = ["Free", "Unregister", "Unmap"].iter().any(|word| name.contains(word));
-    let (id, verb) = match frees {
-        true => (FindingId::DoubleFree, "frees"),
-        false => (FindingId::UseAfterFree, "uses"),
-    };
-    let message = format!(
-        "{name} {verb} {address:#x}, {} bytes into an allocation of {} that was freed before.",
-        address - block.base,
-        block.asked()
-    );
-    let mut raw = RawFinding::new(id, time, RawPlace::Call(site), message);
-    raw.work = Some(RawWork { site: freed.freed, op: None, process: None });
-    let end = (block.base + block.asked()).max(address + 1);
-    raw.bytes = Some((address, end - address));
-    raw.allocation = Some(freed.owned.site);
-    raw
+    !op.is_reported.get() && !op.is_raced.get() && op.bytes > 0 && !names.is_by_library(op.site)
 }
 
 /// The addresses that a message names.

@@ -144,8 +144,8 @@ fn note(races: &mut Vec<Race>, earlier: &Rc<CheckedOp>, bytes: (u64, u64), is_wr
 mod tests {
     use std::cell::Cell;
 
+    use super::super::frontiers::HostView;
     use super::super::op::OpKind;
-    use super::super::order::HostView;
     use super::*;
     use crate::fact::Point;
 

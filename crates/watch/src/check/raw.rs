@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::finding::{FindingId, FindingSeverity};
 use super::op::CheckedOp;
-use crate::fact::{CallSite, Nanos, Point, TaskId};
+use crate::fact::{CallSite, Nanos, Point};
 
 /// Where something happened.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,23 @@ impl RawWork {
     }
 }
 
+/// One more place that a message names.
+pub struct RawNote {
+    /// A sentence that goes on with the place.
+    pub text: String,
+    /// The call that is the place.
+    pub site: CallSite,
+    /// The process, if it is another one.
+    pub process: Option<u32>,
+}
+
+impl RawNote {
+    /// The call that captured work of a graph.
+    pub fn captured(what: &str, site: CallSite) -> RawNote {
+        RawNote { text: format!("{what} is a task of a graph, captured"), site, process: None }
+    }
+}
+
 /// One thing that is wrong.
 pub struct RawFinding {
     /// What.
@@ -54,8 +71,6 @@ pub struct RawFinding {
     pub op: Option<Point>,
     /// The work that it collides with.
     pub work: Option<RawWork>,
-    /// The task of a graph that takes part.
-    pub task: Option<TaskId>,
     /// The first byte and how many, as the program calls them.
     pub bytes: Option<(u64, u64)>,
     /// Whether the memory is still to be looked up by that address.
@@ -66,8 +81,8 @@ pub struct RawFinding {
     pub message: String,
     /// What to change.
     pub remedy: &'static str,
-    /// The call that dropped the work.
-    pub dropped_by: Option<CallSite>,
+    /// Other places that took part.
+    pub notes: Vec<RawNote>,
     /// Whether the work has a finding already: then only its repetition counts.
     pub is_repeated: bool,
     /// The ops for which this is the finding that says that the host did not wait for them.
@@ -84,13 +99,12 @@ impl RawFinding {
             access,
             op: None,
             work: None,
-            task: None,
             bytes: None,
             is_program_address: false,
             allocation: None,
             message,
             remedy: id.remedy(),
-            dropped_by: None,
+            notes: Vec::new(),
             is_repeated: false,
             speaks_for: Vec::new(),
         }

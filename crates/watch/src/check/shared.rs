@@ -7,11 +7,12 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::CheckNames;
+use super::messages::{self, RaceSide};
+use super::names::CheckNames;
 use super::op::CheckedOp;
 use super::order::OUTSIDE;
-use super::process::stream_race;
 use super::raw::RawFinding;
+use super::tasks::CapturingCall;
 
 /// Accesses to one shared memory that are kept.
 const KEPT: usize = 1 << 12;
@@ -28,6 +29,14 @@ pub struct SharedAccess {
     pub is_write: bool,
     /// The op.
     pub op: Rc<CheckedOp>,
+    /// The call that captured it, if it is a task of a graph.
+    pub captured: Option<CapturingCall>,
+}
+
+impl SharedAccess {
+    fn side(&self) -> RaceSide<'_> {
+        RaceSide { op: &self.op, is_write: self.is_write, captured: self.captured }
+    }
 }
 
 /// Shared memories that are kept before those that only joined work has touched are looked for.
@@ -61,12 +70,11 @@ impl SharedRaces {
         let found = race.map(|(other, earlier)| {
             let (from, to) = (earlier.range.0.max(access.range.0), earlier.range.1.min(access.range.1));
             let base = access.at - access.range.0;
-            let is_write = (earlier.is_write, access.is_write);
-            let mut raw = stream_race(names, (&earlier.op, &access.op), (base + from, base + to), is_write);
-            if *other != process {
-                raw.message.push_str(&format!(" The earlier one is of process {other}."));
-                raw.work.iter_mut().for_each(|work| work.process = Some(*other));
-            }
+            let bytes = (base + from, base + to);
+            let raw = match *other == process {
+                true => messages::stream_race(names, &earlier.side(), &access.side(), bytes),
+                false => messages::process_race(names, (*other, &earlier.side()), &access.side(), bytes),
+            };
             earlier.op.is_raced.set(true);
             raw
         });

@@ -47,6 +47,44 @@ fn messages_name_the_bytes_that_the_program_asked_for() {
 }
 
 #[test]
+fn physical_memory_is_allocated_while_it_has_a_handle_or_is_mapped() {
+    let (named, freed) = (
+        |at, site| Fact::PhysicalNamed { time: 0, site, at, len: 4096 },
+        |at| Fact::PhysicalFreed { time: 0, at },
+    );
+    // At two addresses, which are unmapped one after the other.
+    let steps: [(&str, u32, Option<&str>); 6] = [
+        ("named", 0, Some("handle was never freed")),
+        ("mapped", 0x1000, Some("handle was never freed")),
+        ("mapped", 0x3000, Some("handle was never freed")),
+        ("freed", 0, Some("never unmapped")),
+        ("unmapped", 0x1000, Some("never unmapped")),
+        ("unmapped", 0x3000, None),
+    ];
+    for count in 1..=steps.len() {
+        let mut made = MadeFacts::new(7);
+        let site = made.site("aclrtMalloc");
+        for (step, base, _) in &steps[..count] {
+            let (base, at) = (u64::from(*base), 0x9000);
+            let block = Block { base, at, len: 4096, origin: Origin::Mapped, ..Block::default() };
+            match *step {
+                "named" => made.push(7, named(at, site)),
+                "mapped" => made.block(block),
+                "freed" => made.push(7, freed(at)),
+                _ => free(&mut made, base),
+            }
+        }
+        let mut checker = Checker::new(CheckOptions { leaks: true, ..CheckOptions::default() });
+        made.feed(&mut checker);
+        checker.finish(|_| ProcessEnd::Itself);
+        let told: Vec<&str> = checker.findings().iter().map(|finding| finding.message.as_str()).collect();
+        let (step, base, expected) = steps[count - 1];
+        assert_eq!(told.len(), usize::from(expected.is_some()), "{step} {base:#x}: {told:?}");
+        assert!(expected.is_none_or(|words| told[0].contains(words)), "{step} {base:#x}: {told:?}");
+    }
+}
+
+#[test]
 fn a_process_that_becomes_another_program_has_other_stacks_with_the_same_numbers() {
     let mut checker = Checker::new(CheckOptions::default());
     for line in [10, 20] {
@@ -109,6 +147,32 @@ fn a_process_that_is_killed_loses_what_has_no_finding_yet() {
         let ids: Vec<FindingId> = checker.findings().iter().map(|finding| finding.id).collect();
         assert_eq!(ids, expected, "{end:?}");
     }
+}
+
+#[test]
+fn a_failed_end_of_a_capture_is_told_however_its_times_are_read() {
+    let mut made = MadeFacts::new(7);
+    made.stream(1, 0);
+    let (begin, end) = (made.site("aclrtMalloc"), made.site("aclrtFree"));
+    let failure = |made: &MadeFacts, site| Fact::Failure {
+        time: made.now,
+        site,
+        code: 107_025,
+        message: "not joined back".into(),
+    };
+    made.push(7, Fact::CaptureBegun { time: made.now, site: begin, graph: 1, stream: 1 });
+    let time = made.wait(1_000_000).now;
+    made.push(7, Fact::CaptureEnded { time, site: end, graph: 1, is_graph: false });
+    // The same call: two facts of it may be read by different clocks.
+    let again = CallSite { begin: end.begin + 5_000, ..end };
+    made.push(7, failure(&made, again));
+    made.push(7, Fact::Call(crate::fact::Call { site: again, end: made.now, blocked: 0, code: 107_025 }));
+    // Another call, when no capture is under way.
+    made.push(7, failure(&made, made.site("aclrtMemcpyAsync")));
+    let mut checker = Checker::new(CheckOptions::default());
+    made.feed(&mut checker);
+    checker.finish(|_| ProcessEnd::Itself);
+    assert_eq!(found(&checker), [(FindingId::Capture, None, 1)]);
 }
 
 /// Two blocks, and streams: the first is what frees are about.
@@ -369,6 +433,24 @@ fn what_is_kept_is_bounded_by_what_is_there() {
     }
     assert_eq!(found(&checker), []);
     // What is swept now and then may be more by half of what one thing of each round would be.
+    assert!(most[1] < most[0] + 6_000, "{most:?} kept in the first half and in the second");
+}
+
+#[test]
+fn what_is_kept_is_bounded_also_while_one_op_waits_for_what_never_comes() {
+    let (mut checker, mut made) = (Checker::new(CheckOptions::default()), MadeFacts::new(7));
+    made.stream(1 << 20, 0);
+    made.submit(7, SubmittedOp { awaits: vec![Awaited::Later(1 << 40)], ..at(1 << 20) });
+    let mut most = [0, 0];
+    for number in 0..13_000 {
+        round(&mut made, number);
+        made.facts.drain(..).for_each(|(source, fact)| checker.take(source, &fact));
+        let half = usize::from(number >= 6_500);
+        if number % 500 == 0 {
+            most[half] = kept(&checker).max(most[half]);
+        }
+    }
+    assert_eq!(found(&checker), []);
     assert!(most[1] < most[0] + 6_000, "{most:?} kept in the first half and in the second");
 }
 

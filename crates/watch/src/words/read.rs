@@ -84,6 +84,11 @@ impl Unread<'_> {
             kind::KNOWN => Fact::Known { time: self.time()?, site: self.site()?, block: self.block()? },
             kind::FORGOTTEN => Fact::Forgotten { time: self.time()?, site: self.site()?, base: self.next()? },
             kind::REUSED => Fact::Reused { time: self.time()?, base: self.next()?, at: self.next()? },
+            kind::PHYSICAL_NAMED => {
+                let (time, site, [at, len]) = (self.time()?, self.site()?, self.some()?);
+                Fact::PhysicalNamed { time, site, at, len }
+            }
+            kind::PHYSICAL_FREED => Fact::PhysicalFreed { time: self.time()?, at: self.next()? },
             other => return self.other(other),
         })
     }

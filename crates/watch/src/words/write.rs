@@ -100,6 +100,16 @@ fn write_other(fact: &Fact, to: &mut impl WordSink) -> u16 {
             [*time, *base, *at].into_iter().for_each(|word| to.put(word));
             kind::REUSED
         }
+        Fact::PhysicalNamed { time, site: call, at, len } => {
+            to.put(*time);
+            site(call, to);
+            [*at, *len].into_iter().for_each(|word| to.put(word));
+            kind::PHYSICAL_NAMED
+        }
+        Fact::PhysicalFreed { time, at } => {
+            [*time, *at].into_iter().for_each(|word| to.put(word));
+            kind::PHYSICAL_FREED
+        }
         Fact::MorePieces { point: op, pieces } => {
             point(op, to);
             pieces.iter().for_each(|moved| piece(moved, to));

@@ -14,6 +14,7 @@ use crate::{
         pinned::PinnedBytes,
     },
     state::{Here, OpenedEngine, engine},
+    watched,
 };
 use ferry::engine::nodes;
 use ferry_core::{Home, Physical, sync::lock};
@@ -187,6 +188,7 @@ pub fn malloc_physical(here: &Here, size: usize, properties: &Properties, flags:
             (interrupt::find_room(here, make)?, None)
         }
     };
+    watched::physical_named(&physical);
     Ok(name(physical, *properties, bytes).handle)
 }
 
@@ -210,6 +212,7 @@ fn name(
 pub(super) fn retain(entry: &Arc<PhysicalEntry>) -> Arc<PhysicalEntry> {
     let _retaining = lock(&RETAINING);
     if PHYSICALS.get(entry.handle).is_none() {
+        watched::physical_named(&entry.physical);
         return name(entry.physical.clone(), entry.properties, entry.bytes.clone());
     }
     entry.retained.fetch_add(1, Ordering::Relaxed);
@@ -248,6 +251,7 @@ pub fn free_physical(handle: usize) -> Result<()> {
         return Ok(());
     }
     let entry = PHYSICALS.remove(handle).ok_or_else(|| unknown(handle))?;
+    watched::physical_freed(&entry.physical);
     // Its shareable handle ends with it.
     ipc::freed((ExportKind::Physical, entry.handle));
     Ok(())

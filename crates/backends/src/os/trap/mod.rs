@@ -20,8 +20,10 @@ mod call_end;
 mod chain;
 pub mod devices;
 pub(crate) mod doubled;
+pub mod kept_files;
 mod mapped;
 mod moving;
+pub mod numbers;
 mod operand;
 pub mod place;
 mod pointers;
@@ -171,6 +173,7 @@ impl Trap {
         let monitor = Monitor { uffd, judge, can_ask, can_step, put_aside };
         threads::end::spawn_deaf("ferry-accesses", STACK, move || monitor.run())?;
         watchdog::begin(uffd)?;
+        kept_files::keep_all();
         Ok(Trap { uffd })
     }
 

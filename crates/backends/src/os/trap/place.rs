@@ -1,7 +1,7 @@
 //! Where a waiting thread is, from the kernel's files about it: in which system call, at which instruction,
 //! which signals it blocks, whether it is traced.
 
-use super::views;
+use super::{kept_files, numbers, views};
 use std::{
     fmt::Write as _,
     fs::File,
@@ -123,9 +123,7 @@ fn parse(text: &str) -> Option<ThreadPlace> {
 
 /// The threads of this process that wait, and where.
 pub fn waiting_threads() -> impl Iterator<Item = (i32, ThreadPlace)> {
-    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let numbers = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers.filter_map(|thread| Some((thread, of_thread(thread)?)))
+    numbers::threads().filter_map(|(_, thread)| Some((thread, of_thread(thread)?)))
 }
 
 /// Whether the thread is one of this process: others may access its memory, by the kernel's files.
@@ -204,8 +202,16 @@ pub fn waiting(thread: i32) -> Waiting {
 /// Reads a file about a thread, without allocating.
 fn read<'a>(thread: i32, name: &str, to: &'a mut [u8]) -> Option<&'a str> {
     let mut path = PathText { bytes: [0; 48], len: 0 };
+    let thread = numbers::in_proc(thread)?;
     write!(path, "/proc/self/task/{thread}/{name}").ok()?;
-    let mut file = File::open(path.text()?).ok()?;
+    let mut file = match File::open(path.text()?) {
+        Ok(file) => file,
+        Err(why) if name == "syscall" => {
+            let used = kept_files::read(thread, &why, to)?;
+            return std::str::from_utf8(&to[..used]).ok();
+        }
+        Err(_) => return None,
+    };
     let mut used = 0;
     while used < to.len() {
         match file.read(&mut to[used..]).ok()? {

@@ -486,6 +486,7 @@ impl Observer for EngineFlights {
 
     fn made(&self, op: Point, what: Seen<'_>) {
         lines::note_thread();
+        trap::kept_files::keep_here();
         let (point, awaits, mut pages) = (self.streams.point(op), self.streams.awaits(what), Vec::new());
         if self.accesses.writer.is_here() {
             self.accesses.renew(what);

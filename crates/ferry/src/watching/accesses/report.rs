@@ -1,7 +1,7 @@
 //! From accesses that hit something in flight to facts, each place in the program once for an op.
 
 use super::{Flight, lines};
-use ferry_backends::os::trap::{TrappedAccess, place::ThreadPlace, read_for_monitor};
+use ferry_backends::os::trap::{TrappedAccess, kept_files, numbers, place::ThreadPlace, read_for_monitor};
 use ferry_watch::{
     Fact,
     clock::ticks,
@@ -43,6 +43,8 @@ pub(super) struct AccessReporter {
     told: HashSet<(fact::Point, bool, u32)>,
     /// How often pages stayed open.
     opened: u64,
+    /// Whether it was told that the kernel hides where threads are.
+    is_hidden_told: bool,
 }
 
 impl AccessReporter {
@@ -106,7 +108,7 @@ impl AccessReporter {
         }
         writer.write(&Fact::Access(fact::HostAccess {
             time: ticks(),
-            thread: thread as u32,
+            thread: number(thread),
             address: range.start.max(hit.user.start) as u64,
             is_write: true,
             point: hit.point,
@@ -125,7 +127,7 @@ impl AccessReporter {
             self.frames_at(access.place)
         });
         let stack = stacks::tell(writer, lines::put_into(frames, writer));
-        let (time, thread, address) = (ticks(), access.thread as u32, access.address as u64);
+        let (time, thread, address) = (ticks(), number(access.thread), access.address as u64);
         writer.write(&Fact::DevicePointer { time, thread, address, is_write: access.is_write, stack });
     }
 
@@ -156,6 +158,11 @@ impl AccessReporter {
     pub(super) fn left_open(&mut self, writer: &FactWriter) {
         self.opened += 1;
         writer.write(&Fact::Opened { time: ticks(), count: self.opened });
+        if kept_files::is_hidden() && !std::mem::replace(&mut self.is_hidden_told, true) {
+            let reason = "the lines of some accesses of the CPU: the program has changed its user, and the \
+                          kernel hides where threads are that were made since then";
+            writer.write(&Fact::Unseen { reason: reason.into() });
+        }
     }
 
     fn tell(&mut self, writer: &FactWriter, access: &TrappedAccess, hit: &Flight, frames: Vec<u64>) {
@@ -165,7 +172,7 @@ impl AccessReporter {
         }
         writer.write(&Fact::Access(fact::HostAccess {
             time: ticks(),
-            thread: access.thread as u32,
+            thread: number(access.thread),
             address: access.address.max(hit.user.start) as u64,
             is_write: access.is_write,
             point: hit.point,
@@ -184,4 +191,9 @@ impl AccessReporter {
         }
         unwind::walk(StoppedAt { pc, sp, is_behind: system_call.is_some() }, &self.stack)
     }
+}
+
+/// What facts call a thread.
+fn number(thread: i32) -> u32 {
+    numbers::in_proc(thread).unwrap_or(thread) as u32
 }
