@@ -45,7 +45,7 @@ impl Session {
     }
 
     /// Makes device 0 current in another thread.
-    pub fn entry(&self) -> impl FnOnce() -> Result<()> + Send + use<> {
+    pub fn entry(&self) -> impl Fn() -> Result<()> + Send + use<> {
         // A number here, since raw pointers are not `Send`.
         let (library, context) = (self.library, self.contexts[0] as usize);
         // SAFETY: takes a handle, which the library looks up.

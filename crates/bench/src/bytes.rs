@@ -26,3 +26,30 @@ impl Bytes for Block {
         self.read(offset, bytes)
     }
 }
+
+/// The first bytes of other memory.
+pub struct FirstBytes<'a> {
+    of: &'a dyn Bytes,
+    len: usize,
+}
+
+impl<'a> FirstBytes<'a> {
+    /// The first `len` bytes, or all of them where there are fewer.
+    pub fn new(of: &'a dyn Bytes, len: usize) -> FirstBytes<'a> {
+        FirstBytes { of, len: len.min(of.len()) }
+    }
+}
+
+impl Bytes for FirstBytes<'_> {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn put(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.of.put(offset, bytes)
+    }
+
+    fn get(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        self.of.get(offset, bytes)
+    }
+}

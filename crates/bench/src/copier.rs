@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ferry_abi::{Error, Result};
 
-use crate::bytes::Bytes;
+use crate::bytes::{Bytes, FirstBytes};
 use crate::sampling::Contender;
 use crate::shape::{self, Shape};
 
@@ -18,8 +18,8 @@ pub trait Copier {
     fn submit(&mut self) -> Result<()>;
     /// Waits for all that was submitted.
     fn wait(&mut self) -> Result<()>;
-    /// The memory that is written.
-    fn target(&self) -> &dyn Bytes;
+    /// The memory that is written: one target for each way.
+    fn targets(&self) -> Vec<&dyn Bytes>;
 
     /// Records an event behind all that was submitted and waits for it.
     fn wait_by_event(&mut self) -> Result<()> {
@@ -106,6 +106,10 @@ pub enum Submission {
     Descriptors,
     /// In a call for each, which is captured once; what is submitted is the graph.
     Graph,
+    /// In a call for each, to two queues in turn.
+    InTurn,
+    /// In a call for each, which returns when the copy is done.
+    Synchronous,
 }
 
 /// What a sample does and what of it is timed.
@@ -200,13 +204,21 @@ pub struct TimedCopier<C> {
     copier: C,
     shape: Arc<Shape>,
     timing: Timing,
+    /// Bytes of a target that are compared.
+    room: usize,
     long_copies: LongCopies,
 }
 
 impl<C: Copier> TimedCopier<C> {
-    /// `copier` does the copies of `shape`.
-    pub fn new(copier: C, shape: Arc<Shape>, timing: Timing) -> TimedCopier<C> {
-        TimedCopier { copier, shape, timing, long_copies: LongCopies::new() }
+    /// `copier` does the copies of `shape`, which lies in the first `room` bytes of every target.
+    pub fn new(copier: C, shape: Arc<Shape>, timing: Timing, room: usize) -> TimedCopier<C> {
+        TimedCopier { copier, shape, timing, room, long_copies: LongCopies::new() }
+    }
+
+    /// Does `work` with what is compared of every target.
+    fn each_target<T>(&self, work: impl Fn(&dyn Bytes) -> Result<T>) -> Result<Vec<T>> {
+        let targets = self.copier.targets().into_iter();
+        targets.map(|target| work(&FirstBytes::new(target, self.room))).collect()
     }
 }
 
@@ -223,11 +235,12 @@ impl<C: Copier> Contender for TimedCopier<C> {
     }
 
     fn spoil(&mut self) -> Result<()> {
-        shape::spoil(self.copier.target())
+        self.each_target(shape::spoil).map(drop)
     }
 
     fn check(&mut self) -> Result<usize> {
-        self.shape.check(self.copier.name(), self.copier.target())
+        let compared = self.each_target(|target| self.shape.check(self.copier.name(), target))?;
+        Ok(compared.iter().sum())
     }
 }
 
@@ -270,7 +283,7 @@ mod tests {
             Ok(())
         }
 
-        fn target(&self) -> &dyn Bytes {
+        fn targets(&self) -> Vec<&dyn Bytes> {
             unreachable!("a clock looks at no bytes")
         }
     }

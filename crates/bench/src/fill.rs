@@ -1,6 +1,8 @@
-//! Fills of device memory, beside memset of the C library (for words wmemset) on one thread and on two.
+//! Fills of device memory, beside memset of the C library (for words wmemset) on one thread and on two, or
+//! beside the CUDA driver's.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,8 +13,11 @@ use ferry_abi::session::Session;
 use ferry_abi::stream::Stream;
 use ferry_abi::{Error, Result, library};
 
+use crate::copiers::cuda::{CudaDriver, CudaStream};
+use crate::peers::Peers;
+use crate::pieces::PieceSpec;
 use crate::sampling::Contender;
-use crate::shape;
+use crate::shape::{self, BLANK};
 
 /// What every byte becomes in a fill with a byte.
 const BYTE: u8 = 0x5A;
@@ -24,51 +29,113 @@ const MOST_ROUNDS: usize = 256;
 /// Bytes compared at a time.
 const CHUNK: usize = 256 << 10;
 
-/// Ferry and, on the host backend, the C library on one thread and on two.
-pub fn contenders(session: &Session, len: usize, words: bool) -> Result<Vec<Box<dyn Contender>>> {
+/// What one fill and wait does.
+#[derive(Clone)]
+struct FillSpec {
+    /// Where each fill begins, and its length.
+    ranges: Vec<(usize, usize)>,
+    /// Bytes of the target.
+    room: usize,
+    words: bool,
+}
+
+/// One fill of `len` bytes: Ferry; on the host backend the C library on one thread and on two; the driver.
+pub fn contenders(
+    session: &Session,
+    peers: &Peers,
+    len: usize,
+    words: bool,
+) -> Result<Vec<Box<dyn Contender>>> {
     let len = len.next_multiple_of(size_of::<u32>());
-    let filler = |name, home, by| {
-        let target = Block::new(session.library, home, len)?;
-        Ok::<_, Error>(Box::new(FillContender { name, target, words, by }) as Box<dyn Contender>)
-    };
-    let mut all = vec![filler("ferry", Home::Device, FilledBy::Stream(session.stream()?))?];
+    let spec = FillSpec { ranges: vec![(0, len)], room: len, words };
+    let mut all = spec.contenders(session, peers)?;
     if library::backend_name() == "host" {
-        let name = if words { "wmemset" } else { "memset" };
-        all.push(filler(name, Home::Locked, FilledBy::ThisThread)?);
-        all.push(filler("2 threads", Home::Locked, FilledBy::TwoThreads(HalfFiller::start()?))?);
+        all.push(spec.contender(session, "2 threads", FilledBy::TwoThreads(HalfFiller::start()?))?);
     }
     Ok(all)
+}
+
+/// A fill of each piece, with as many bytes between them that stay as they are, beside the same.
+pub fn of_pieces(session: &Session, peers: &Peers, pieces: PieceSpec) -> Result<Vec<Box<dyn Contender>>> {
+    let (mut ranges, mut room) = (Vec::new(), 0);
+    for len in pieces.lengths() {
+        ranges.push((room, len));
+        room += 2 * len;
+    }
+    FillSpec { ranges, room, words: false }.contenders(session, peers)
+}
+
+impl FillSpec {
+    /// Ferry, and the C library on one thread or the driver.
+    fn contenders(&self, session: &Session, peers: &Peers) -> Result<Vec<Box<dyn Contender>>> {
+        let mut all = vec![self.contender(session, "ferry", FilledBy::Stream(session.stream()?))?];
+        if library::backend_name() == "host" {
+            let name = if self.words { "wmemset" } else { "memset" };
+            all.push(self.contender(session, name, FilledBy::ThisThread)?);
+        }
+        if let Some(cuda) = peers.cuda() {
+            let by = FilledBy::Cuda(cuda.clone(), CudaStream::new(cuda)?);
+            all.push(self.contender(session, "CUDA", by)?);
+        }
+        Ok(all)
+    }
+
+    fn contender(&self, session: &Session, name: &'static str, by: FilledBy) -> Result<Box<dyn Contender>> {
+        let home = if by.is_the_host() { Home::Locked } else { Home::Device };
+        let target = Block::new(session.library, home, self.room)?;
+        Ok(Box::new(FillContender { name, target, spec: self.clone(), by }))
+    }
 }
 
 /// Fills its own memory again and again.
 struct FillContender {
     name: &'static str,
     target: Block,
-    words: bool,
+    spec: FillSpec,
     by: FilledBy,
 }
 
 /// Who fills.
 enum FilledBy {
     Stream(Stream),
+    Cuda(Arc<CudaDriver>, CudaStream),
     ThisThread,
     TwoThreads(HalfFiller),
 }
 
+impl FilledBy {
+    fn is_the_host(&self) -> bool {
+        matches!(self, FilledBy::ThisThread | FilledBy::TwoThreads(_))
+    }
+}
+
 impl FillContender {
+    /// All ranges once, and the wait.
     fn fill(&self) -> Result<()> {
-        let all = self.target.all();
-        let whole = FillRange { start: all.at() as usize, len: all.len(), words: self.words };
+        self.spec.ranges.iter().try_for_each(|(offset, len)| self.fill_range(*offset, *len))?;
         match &self.by {
-            FilledBy::Stream(stream) => {
-                match self.words {
-                    true => stream.fill_words(all, WORD, all.len() / size_of::<u32>())?,
-                    false => stream.fill(all, BYTE.into(), all.len())?,
+            FilledBy::Stream(stream) => stream.synchronise(),
+            FilledBy::Cuda(_, stream) => stream.synchronise(),
+            FilledBy::ThisThread | FilledBy::TwoThreads(_) => Ok(()),
+        }
+    }
+
+    fn fill_range(&self, offset: usize, len: usize) -> Result<()> {
+        let (part, words) = (self.target.part(offset, len), self.spec.words);
+        let whole = FillRange { start: part.at() as usize, len, words };
+        match &self.by {
+            FilledBy::Stream(stream) if words => stream.fill_words(part, WORD, len / size_of::<u32>()),
+            FilledBy::Stream(stream) => stream.fill(part, BYTE.into(), len),
+            // SAFETY: part of a block of the device that lives until the wait; the context is current while a
+            // sample is taken.
+            FilledBy::Cuda(_, stream) => unsafe {
+                match words {
+                    true => stream.fill_words(whole.start, WORD, len / size_of::<u32>()),
+                    false => stream.fill(whole.start, BYTE, len),
                 }
-                stream.synchronise()
-            }
+            },
             FilledBy::ThisThread => {
-                // SAFETY: all of the block, which nothing else uses.
+                // SAFETY: part of the block, which nothing else uses.
                 unsafe { whole.fill() };
                 Ok(())
             }
@@ -83,6 +150,29 @@ impl FillContender {
             }
         }
     }
+
+    fn sample_now(&self) -> Result<Duration> {
+        let bytes: usize = self.spec.ranges.iter().map(|(_, len)| len).sum();
+        let rounds = (LEAST / bytes.max(1)).clamp(1, MOST_ROUNDS);
+        let begin = Instant::now();
+        (0..rounds).try_for_each(|_| self.fill())?;
+        Ok(begin.elapsed() / rounds as u32)
+    }
+
+    /// Fails unless each of these bytes is one of `wanted`, in turn.
+    fn compare(&self, (offset, len): (usize, usize), wanted: &[u8]) -> Result<()> {
+        let wanted: Vec<u8> = wanted.iter().copied().cycle().take(CHUNK.min(len)).collect();
+        let mut seen = vec![0; wanted.len()];
+        for start in (0..len).step_by(CHUNK) {
+            let part = CHUNK.min(len - start);
+            self.target.read(offset + start, &mut seen[..part])?;
+            if let Some(at) = (0..part).find(|at| seen[*at] != wanted[*at]) {
+                let what = format!("byte {} of what {} filled", offset + start + at, self.name);
+                ensure(false, &what, format!("{:#04x}", wanted[at]), format!("{:#04x}", seen[at]))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Contender for FillContender {
@@ -91,10 +181,10 @@ impl Contender for FillContender {
     }
 
     fn sample(&mut self) -> Result<Duration> {
-        let rounds = (LEAST / self.target.len().max(1)).clamp(1, MOST_ROUNDS);
-        let begin = Instant::now();
-        (0..rounds).try_for_each(|_| self.fill())?;
-        Ok(begin.elapsed() / rounds as u32)
+        match &self.by {
+            FilledBy::Cuda(cuda, _) => cuda.within(|| self.sample_now()),
+            _ => self.sample_now(),
+        }
     }
 
     fn spoil(&mut self) -> Result<()> {
@@ -102,19 +192,15 @@ impl Contender for FillContender {
     }
 
     fn check(&mut self) -> Result<usize> {
-        let len = self.target.len();
-        let pattern = if self.words { WORD.to_ne_bytes() } else { [BYTE; 4] };
-        let wanted: Vec<u8> = pattern.into_iter().cycle().take(CHUNK.min(len)).collect();
-        let mut seen = vec![0; wanted.len()];
-        for start in (0..len).step_by(CHUNK) {
-            let part = CHUNK.min(len - start);
-            self.target.read(start, &mut seen[..part])?;
-            if let Some(at) = (0..part).find(|at| seen[*at] != wanted[*at]) {
-                let what = format!("byte {} of what {} filled", start + at, self.name);
-                ensure(false, &what, format!("{:#04x}", wanted[at]), format!("{:#04x}", seen[at]))?;
-            }
+        let pattern = if self.spec.words { WORD.to_ne_bytes() } else { [BYTE; 4] };
+        let mut next = 0;
+        for (offset, len) in &self.spec.ranges {
+            self.compare((next, offset - next), &[BLANK])?;
+            self.compare((*offset, *len), &pattern)?;
+            next = offset + len;
         }
-        Ok(len)
+        self.compare((next, self.spec.room - next), &[BLANK])?;
+        Ok(self.spec.room)
     }
 }
 

@@ -10,6 +10,7 @@ use ferry_abi::stream::{Blocker, Stream};
 use ferry_abi::{Library, Result, call, library};
 
 use crate::copier::CALLS_PER_SAMPLE;
+use crate::random::shuffle;
 use crate::route::H2D;
 use crate::sampling::Contender;
 use crate::shape::{self, Shape};
@@ -55,7 +56,7 @@ impl ScalingContender {
         let mut targets = (0..of(Growth::Allocations)).map(target).collect::<Result<Vec<_>>>()?;
         // Consecutive copies go to blocks that are not neighbours in memory. Shuffled here, not where it is
         // timed.
-        shape::shuffle(&mut targets);
+        shuffle(&mut targets);
         let src = Block::new(library, Home::Locked, LEN)?;
         shape::write_source(&src)?;
         Ok(ScalingContender { library, name, growth, many, most, streams, targets, src })

@@ -6,7 +6,7 @@ use ferry_abi::Error;
 use ferry_terminal::{Colour, figures};
 use serde_json::{Value, json};
 
-use crate::sampling::Figures;
+use crate::sampling::{Figures, Loss};
 use crate::work::Sweep;
 
 /// The result of a case.
@@ -19,6 +19,8 @@ pub struct Row {
     pub about: String,
     /// Bytes of one copy; 0 where a latency is measured.
     pub bytes: usize,
+    /// Floating-point operations of one product, where products are measured.
+    pub operations: u64,
     /// Whether the peer is Ferry with one of what there are many of.
     pub growth: bool,
     /// Its place on the axis of its series, where that has one.
@@ -35,14 +37,36 @@ impl Row {
         self.outcome.as_ref().is_err_and(|error| !matches!(error, Error::NotHere(_)))
     }
 
+    /// The row of a part of this case.
+    pub fn part(&self, part: &str, figures: Vec<Figures>) -> Row {
+        let name = format!("{}/{part}", self.name);
+        let series = name.rsplit_once('/').map_or("", |(series, _)| series).to_owned();
+        let (about, note) = (self.about.clone(), self.note.clone());
+        Row { name, series, about, note, sweep: None, outcome: Ok(figures), ..*self }
+    }
+
     /// 10^9 bytes per second, where throughput is measured.
     pub fn rate(&self, time: Duration) -> Option<f64> {
-        (self.bytes > 0).then(|| self.bytes as f64 / time.as_secs_f64().max(1e-12) / 1e9)
+        (self.bytes > 0).then(|| self.bytes as f64 / seconds(time) / 1e9)
+    }
+
+    /// 10^12 operations per second, where products are measured.
+    pub fn product_rate(&self, time: Duration) -> Option<f64> {
+        (self.operations > 0).then(|| self.operations as f64 / seconds(time) / 1e12)
     }
 
     /// What is shown of a time: the rate where throughput is measured, else microseconds.
     pub fn value(&self, time: Duration) -> f64 {
-        self.rate(time).unwrap_or_else(|| micros(time))
+        self.product_rate(time).or_else(|| self.rate(time)).unwrap_or_else(|| micros(time))
+    }
+
+    /// The unit of that; microseconds as the caller writes them.
+    pub fn unit(&self, micros: &'static str) -> &'static str {
+        match (self.operations, self.bytes) {
+            (0, 0) => micros,
+            (0, _) => "GB/s",
+            _ => "TFLOP/s",
+        }
     }
 
     /// The range of what is shown, from its lower to its upper end: the 10th and the 90th percentile.
@@ -62,7 +86,7 @@ impl Row {
     pub fn said_of(&self, one: &Figures) -> String {
         let (low, high) = self.range(one);
         let [median, low, high] = [self.value(one.median), low, high].map(figures);
-        let unit = if self.bytes > 0 { "GB/s" } else { "µs" };
+        let unit = self.unit("µs");
         format!("{}, {}: {median} {unit} (10 % to 90 %: {low} to {high})", self.name, one.name)
     }
 
@@ -82,13 +106,20 @@ impl Row {
     }
 
     fn figures(&self, figures: &Figures) -> Value {
-        json!({
+        let mut value = json!({
             "median_us": micros(figures.median),
             "p10_us": micros(figures.low),
             "p90_us": micros(figures.high),
             "gb_per_s": self.rate(figures.median),
             "verified_bytes": figures.verified,
-        })
+        });
+        if let Some(rate) = self.product_rate(figures.median) {
+            value["tflop_per_s"] = rate.into();
+        }
+        if let Some(Loss { median, low, high }) = figures.loss {
+            value["product_loss_percent"] = json!({ "median": median, "p10": low, "p90": high });
+        }
+        value
     }
 
     fn peer(&self, peer: &Figures, ours: &Figures) -> Value {
@@ -132,6 +163,10 @@ fn judge(ratio: f64, growth: bool) -> Colour {
 /// The last part of the name of a case, which tells it from the others of its series.
 pub fn last_part(name: &str) -> &str {
     name.rsplit_once('/').map_or(name, |(_, last)| last)
+}
+
+fn seconds(time: Duration) -> f64 {
+    time.as_secs_f64().max(1e-12)
 }
 
 /// Microseconds.

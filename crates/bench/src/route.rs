@@ -58,7 +58,20 @@ pub const H2D_PAGEABLE: Route =
 pub const D2H_PAGEABLE: Route =
     Route { name: "d2h-pageable", about: "a device to plain host memory", dst: Home::Pageable, ..D2H };
 
+/// Both ways at once between page-locked host memory and a device. Its fields are those of the first way.
+pub const DUPLEX: Route = Route { name: "duplex", about: "both ways at once, page-locked memory", ..H2D };
+
 impl Route {
+    /// The ways that are copied at once: usually it alone.
+    pub fn ways(self) -> Vec<Route> {
+        if self.is_duplex() { vec![H2D, D2H] } else { vec![self] }
+    }
+
+    /// Whether it is both ways at once.
+    pub fn is_duplex(&self) -> bool {
+        self.name == DUPLEX.name
+    }
+
     /// Whether one side is pageable memory.
     pub fn is_pageable(&self) -> bool {
         [self.dst, self.src].contains(&Home::Pageable)

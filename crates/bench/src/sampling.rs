@@ -17,6 +17,7 @@ pub trait Contender {
 }
 
 /// What was measured of one contender.
+#[derive(Clone)]
 pub struct Figures {
     /// The contender's name.
     pub name: &'static str,
@@ -28,6 +29,19 @@ pub struct Figures {
     pub high: Duration,
     /// Bytes compared.
     pub verified: usize,
+    /// What a matrix product loses beside it, where one runs.
+    pub loss: Option<Loss>,
+}
+
+/// Per cent of its speed that something loses: the median and both tenths, as of [`Figures`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loss {
+    /// The median.
+    pub median: f64,
+    /// The tenth percentile.
+    pub low: f64,
+    /// The ninetieth percentile.
+    pub high: f64,
 }
 
 /// How a case is measured.
@@ -61,13 +75,13 @@ pub fn measure(
     Ok(names
         .zip(times)
         .zip(verified)
-        .map(|((name, times), verified)| summary(name, times, verified))
+        .map(|((name, times), verified)| Figures::of(name, times, verified))
         .collect())
 }
 
 /// Runs each contender once on a blank target and compares all of it. Before the samples this is the warm-up;
 /// after them it shows that nothing broke meanwhile.
-fn prove(
+pub fn prove(
     contenders: &mut [Box<dyn Contender + '_>],
     sampling: Sampling,
     verified: &mut [usize],
@@ -84,11 +98,30 @@ fn prove(
     Ok(())
 }
 
-fn summary(name: &'static str, mut times: Vec<Duration>, verified: usize) -> Figures {
-    times.sort_unstable();
-    let (middle, last) = (times.len() / 2, times.len() - 1);
-    let median = if times.len() % 2 == 1 { times[middle] } else { (times[middle - 1] + times[middle]) / 2 };
-    Figures { name, median, low: times[last / 10], high: times[last - last / 10], verified }
+impl Figures {
+    /// The figures of these samples, of which there is one at least.
+    pub fn of(name: &'static str, mut times: Vec<Duration>, verified: usize) -> Figures {
+        times.sort_unstable();
+        let (middle, [low, high]) = places(times.len());
+        let median = (times[middle] + times[times.len() - 1 - middle]) / 2;
+        Figures { name, median, low: times[low], high: times[high], verified, loss: None }
+    }
+}
+
+impl Loss {
+    /// Of what was lost in each of these windows, one at least.
+    pub fn of(mut lost: Vec<f64>) -> Loss {
+        lost.sort_by(f64::total_cmp);
+        let (middle, [low, high]) = places(lost.len());
+        let median = (lost[middle] + lost[lost.len() - 1 - middle]) / 2.0;
+        Loss { median, low: lost[low], high: lost[high] }
+    }
+}
+
+/// Of so many sorted values, the place of the median, counted from both ends, and of both tenths.
+fn places(count: usize) -> (usize, [usize; 2]) {
+    let last = count - 1;
+    (last / 2, [last / 10, last - last / 10])
 }
 
 #[cfg(test)]
@@ -97,7 +130,7 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
 
-    use super::{Contender, Sampling, measure, summary};
+    use super::{Contender, Figures, Loss, Sampling, measure};
     use ferry_abi::{Error, Result};
 
     /// Writes down what is asked of it.
@@ -163,9 +196,11 @@ mod tests {
             [(1, [0, 0, 0]), (2, [0, 500, 1000]), (11, [1000, 5000, 9000]), (15, [1000, 7000, 13_000])]
         {
             let times = (0..count).rev().map(Duration::from_micros).collect();
-            let one = summary("x", times, 0);
+            let one = Figures::of("x", times, 0);
             let got = [one.low, one.median, one.high].map(|time| time.as_nanos());
             assert_eq!(got, want, "{count} samples");
+            let lost = Loss::of((0..count).rev().map(|lost| lost as f64 * 1000.0).collect());
+            assert_eq!([lost.low, lost.median, lost.high], want.map(|want| want as f64), "{count} windows");
         }
     }
 }

@@ -6,6 +6,9 @@ use ferry_abi::Result;
 use ferry_abi::error::ensure;
 
 use crate::bytes::Bytes;
+use crate::matrix::Matrix;
+use crate::pieces::PieceSpec;
+use crate::random::Random;
 
 /// Bytes that are contiguous on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,21 +25,19 @@ pub struct Segment {
 pub enum Shape {
     /// One segment.
     Line(Segment),
-    /// Rows with the same pitch on both sides.
-    Grid { width: usize, height: usize, pitch: usize },
+    /// Rows with a pitch on either side.
+    Grid(Matrix),
     /// Segments anywhere; those of the target do not overlap.
     Segments(Vec<Segment>),
 }
 
 /// What the target holds where nothing was copied to; no byte of a source has this value.
-const BLANK: u8 = 0xFF;
+pub const BLANK: u8 = 0xFF;
 /// The period of the source's pattern in bytes: a prime, so that an offset that is wrong by a round number is
 /// noticed.
 const PERIOD: usize = 1_048_573;
 /// Bytes written or compared at a time: few enough to stay in the cache meanwhile.
 const CHUNK: usize = 256 << 10;
-/// The seed of all that is random: every run is the same.
-const SEED: u64 = 6;
 
 impl Shape {
     /// `len` bytes from the start of either block.
@@ -44,19 +45,19 @@ impl Shape {
         Shape::Line(Segment { dst: 0, src: 0, len })
     }
 
-    /// `count` segments of `block` bytes at random places in `region` bytes, chosen for each side.
-    pub fn scattered(count: usize, block: usize, region: usize) -> Shape {
-        let mut random = Random(SEED);
-        let (dst, src) = (random.places(count, block, region), random.places(count, block, region));
-        let piece = |(dst, src)| Segment { dst, src, len: block };
-        Shape::Segments(dst.into_iter().zip(src).map(piece).collect())
+    /// Segments at random places in `region` bytes, chosen for each side.
+    pub fn scattered(pieces: PieceSpec, region: usize) -> Shape {
+        let (mut random, lengths) = (Random::new(), pieces.lengths());
+        let [dst, src] = [(); 2].map(|()| places(&mut random, &lengths, region));
+        let piece = |((dst, src), len)| Segment { dst, src, len };
+        Shape::Segments(dst.into_iter().zip(src).zip(lengths).map(piece).collect())
     }
 
     /// How many segments or rows there are.
     pub fn count(&self) -> usize {
         match self {
             Shape::Line(_) => 1,
-            Shape::Grid { height, .. } => *height,
+            Shape::Grid(rows) => rows.height,
             Shape::Segments(pieces) => pieces.len(),
         }
     }
@@ -70,8 +71,8 @@ impl Shape {
     pub fn segment(&self, index: usize) -> Segment {
         match self {
             Shape::Line(piece) => *piece,
-            Shape::Grid { width, pitch, .. } => {
-                Segment { dst: index * pitch, src: index * pitch, len: *width }
+            Shape::Grid(rows) => {
+                Segment { dst: index * rows.dst_pitch, src: index * rows.src_pitch, len: rows.width }
             }
             Shape::Segments(pieces) => pieces[index],
         }
@@ -81,7 +82,7 @@ impl Shape {
     pub fn bytes(&self) -> usize {
         match self {
             Shape::Line(piece) => piece.len,
-            Shape::Grid { width, height, .. } => width * height,
+            Shape::Grid(rows) => rows.bytes(),
             Shape::Segments(pieces) => pieces.iter().map(|piece| piece.len).sum(),
         }
     }
@@ -133,16 +134,11 @@ pub fn spoil(target: &dyn Bytes) -> Result<()> {
     Ok(())
 }
 
-/// Shuffles, the same in every run.
-pub fn shuffle<T>(all: &mut [T]) {
-    Random(SEED).draw(all, all.len());
-}
-
 /// The bytes of every source from `offset` on.
 fn source_bytes(offset: usize, out: &mut [u8]) {
     static TABLE: OnceLock<Vec<u8>> = OnceLock::new();
     let table = TABLE.get_or_init(|| {
-        let mut random = Random(SEED);
+        let mut random = Random::new();
         let never_blank = |word: u64| (word as u8) % BLANK;
         (0..PERIOD).map(|_| never_blank(random.next())).collect()
     });
@@ -164,32 +160,30 @@ fn compare(who: &str, start: usize, seen: &[u8], wanted: &[u8]) -> Result<()> {
     ensure(false, &what, format!("{:#04x}", wanted[first]), format!("{:#04x}", seen[first]))
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+/// Offsets of pieces with these lengths that do not overlap, in random order: equal ones at multiples of
+/// their length, others at multiples of the greatest power of two that divides every length.
+fn places(random: &mut Random, lengths: &[usize], region: usize) -> Vec<usize> {
+    let (count, len) = (lengths.len(), lengths[0]);
+    let total: usize = lengths.iter().sum();
+    assert!(total <= region, "{count} pieces of {total} bytes do not fit into {region}");
+    if lengths.iter().all(|other| *other == len) {
+        let mut slots: Vec<usize> = (0..region / len).collect();
+        random.draw(&mut slots, count);
+        return slots[..count].iter().map(|slot| slot * len).collect();
     }
-
-    /// Moves `count` random elements to the front (a partial Fisher-Yates shuffle).
-    fn draw<T>(&mut self, all: &mut [T], count: usize) {
-        for index in 0..count {
-            let left = (all.len() - index) as u64;
-            all.swap(index, index + (self.next() % left) as usize);
-        }
+    let align = 1 << lengths.iter().map(|len| len.trailing_zeros()).min().unwrap_or(0);
+    let mut order: Vec<usize> = (0..count).collect();
+    random.draw(&mut order, count);
+    // Before each piece, what is left free in front of it.
+    let mut free: Vec<usize> =
+        (0..count).map(|_| random.below((region - total) / align + 1) * align).collect();
+    free.sort_unstable();
+    let (mut places, mut taken) = (vec![0; count], 0);
+    for (index, free) in order.into_iter().zip(free) {
+        places[index] = free + taken;
+        taken += lengths[index];
     }
-
-    /// Offsets of `count` blocks that do not overlap, in random order.
-    fn places(&mut self, count: usize, block: usize, region: usize) -> Vec<usize> {
-        let mut slots: Vec<usize> = (0..region / block).collect();
-        assert!(slots.len() >= count, "{count} pieces of {block} bytes do not fit into {region}");
-        self.draw(&mut slots, count);
-        slots[..count].iter().map(|slot| slot * block).collect()
-    }
+    places
 }
 
 #[cfg(test)]
@@ -197,6 +191,8 @@ mod tests {
     use std::cell::RefCell;
 
     use super::{Bytes, CHUNK, Segment, Shape, spoil, write_source};
+    use crate::matrix::Matrix;
+    use crate::pieces::PieceSpec;
     use ferry_abi::Result;
 
     struct Plain(RefCell<Vec<u8>>);
@@ -239,8 +235,9 @@ mod tests {
         for shape in [
             Shape::line(len),
             Shape::Line(Segment { dst: 3, src: 70, len: CHUNK + 1 }),
-            Shape::Grid { width: 24, height: len / 64, pitch: 64 },
-            Shape::scattered(60, 4000, len),
+            Shape::Grid(Matrix { width: 24, height: len / 64, dst_pitch: 64, src_pitch: 33 }),
+            Shape::scattered(PieceSpec::new(60, 4000), len),
+            Shape::scattered(PieceSpec::parse("100x1-4K+3x8K").expect("a name"), len),
         ] {
             let target = copied(&shape, len);
             assert_eq!(shape.check("x", &target).unwrap(), len);
@@ -266,14 +263,18 @@ mod tests {
 
     #[test]
     fn scattered_pieces_are_the_same_each_time_and_do_not_touch_each_other() {
-        let (one, two) = (Shape::scattered(64, 100, 10_000), Shape::scattered(64, 100, 10_000));
-        let pieces = |shape: &Shape| shape.segments().collect::<Vec<_>>();
-        assert_eq!(pieces(&one), pieces(&two));
-        for side in [|piece: &Segment| piece.dst, |piece: &Segment| piece.src] {
-            let mut places: Vec<usize> = pieces(&one).iter().map(side).collect();
-            assert!(!places.is_sorted());
-            places.sort_unstable();
-            assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= 100) && places[63] <= 9_900);
+        for (name, align) in [("64x100", 100), ("60x1-100", 1), ("40x48+4x512", 16)] {
+            let scattered = || Shape::scattered(PieceSpec::parse(name).expect(name), 10_000);
+            let pieces = |shape: &Shape| shape.segments().collect::<Vec<_>>();
+            assert_eq!(pieces(&scattered()), pieces(&scattered()));
+            for side in [|piece: &Segment| piece.dst, |piece: &Segment| piece.src] {
+                let mut places: Vec<(usize, usize)> =
+                    pieces(&scattered()).iter().map(|piece| (side(piece), piece.len)).collect();
+                assert!(!places.is_sorted(), "{name}");
+                places.sort_unstable();
+                assert!(places.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "{name}");
+                assert!(places.iter().all(|(at, len)| at % align == 0 && at + len <= 10_000), "{name}");
+            }
         }
     }
 }

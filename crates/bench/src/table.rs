@@ -86,8 +86,10 @@ impl ResultTable {
     /// The names of the columns, above the first row that has any.
     fn head(&mut self, row: &Row, figures: &[Figures]) {
         self.is_headed = true;
-        let unit = if row.bytes > 0 { "GB/s" } else { "us" };
-        let mut head = format!("{:<NAME$} {:>OURS$} {:>SPREAD$}", "", format!("ferry {unit}"), "10%..90%");
+        // `ferry TFLOP/s` would be wider than the column.
+        let ours = format!("ferry {}", row.unit("us"));
+        let ours = if ours.len() > OURS { row.unit("us").to_owned() } else { ours };
+        let mut head = format!("{:<NAME$} {ours:>OURS$} {:>SPREAD$}", "", "10%..90%");
         for peer in &figures[1..] {
             let ratio = if row.growth { "cost" } else { "ratio" };
             head += &format!(" {:>PEER$} {ratio:>RATIO$}", peer.name);

@@ -12,7 +12,7 @@ use ferry_abi::{Error, Result, library};
 use ferry_terminal::{Terminal, put};
 use serde_json::Value;
 
-use crate::cases::short;
+use crate::units::short;
 
 const K: usize = 1 << 10;
 const M: usize = 1 << 20;

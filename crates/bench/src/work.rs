@@ -1,35 +1,63 @@
 //! What a case copies and what of it is timed, as data.
 
 use crate::copier::{CALLS_PER_SAMPLE, Submission, Timing};
+use crate::matrix::Matrix;
+use crate::pieces::PieceSpec;
 use crate::route::Route;
+use crate::units::{number, size};
 
 /// What one sample of a case does.
 #[derive(Clone, Copy)]
 pub enum Workload {
     /// A contiguous copy of `len` bytes.
     Contiguous { route: Route, len: usize },
-    /// A 2-D copy of rows of `width` bytes with a pitch of twice that, `len` bytes in all.
-    Matrix { route: Route, width: usize, len: usize },
-    /// `count` pieces of `block` bytes in one call, and `queued` such calls before a wait.
-    Batch { route: Route, count: usize, block: usize, queued: usize },
-    /// A call for each of `count` pieces of `block` bytes; with `calls`, only the calls are timed.
-    Loop { route: Route, count: usize, block: usize, calls: bool },
-    /// A graph of a copy for each of `count` pieces of `block` bytes, captured beforehand.
-    Graph { route: Route, count: usize, block: usize },
+    /// A contiguous copy of `len` bytes by the call that returns when it is done.
+    Synchronous { route: Route, len: usize },
+    /// A 2-D copy.
+    Matrix { route: Route, rows: Matrix },
+    /// Random 2-D copies, of which the worst are shown, of `len` bytes at most.
+    RandomMatrices { route: Route, count: usize, len: usize },
+    /// All pieces in one call, and `queued` such calls before a wait.
+    Batch { route: Route, pieces: PieceSpec, queued: usize },
+    /// A call for each of the pieces.
+    Loop { route: Route, pieces: PieceSpec, form: LoopForm },
+    /// A graph of a copy for each of the pieces, captured beforehand.
+    Graph { route: Route, pieces: PieceSpec },
     /// A descriptor copy within a device for each piece; with `alone`, only the device's work is timed.
-    Descriptors { count: usize, block: usize, alone: bool },
+    Descriptors { pieces: PieceSpec, alone: bool },
+    /// Threads that each make a stream, copy `pieces` in one call and wait, and end.
+    Threads { route: Route, threads: usize, pieces: PieceSpec },
+    /// As `Batch`, beside matrix products that run back to back on the device.
+    Beside { route: Route, pieces: PieceSpec, queued: usize },
     /// A contiguous copy at many page offsets, of which the worst is shown.
     Alignment { route: Route, len: usize },
     /// The latency of a small copy of `len` bytes.
     Call { call: CallCost, len: usize },
     /// A fill of `len` bytes of device memory with a byte, or with `words` of 32 bits.
     Fill { len: usize, words: bool },
+    /// A fill with a byte of each of the pieces, and a wait.
+    Fills { pieces: PieceSpec },
+    /// Allocations of device memory, then all are freed.
+    Allocations { pieces: PieceSpec },
+    /// Page-locked memory of `len` bytes, allocated and freed or registered and unregistered.
+    Locked { len: usize, is_registered: bool },
     /// The latency of a small copy beside `count` of something.
     Growth { growth: Growth, count: usize },
     /// A copy of `len` bytes and what a program does with them after each; or computing alone.
     Used { using: BufferUse, len: usize },
     /// The copies of a recording that have this index, or the pieces of its batches and rows.
     Recorded { route: Route, are_pieces: bool, index: usize },
+}
+
+/// How the calls of a loop are submitted and what of it is timed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum LoopForm {
+    /// To one stream, and a wait.
+    Whole,
+    /// To one stream; only the calls are timed.
+    Calls,
+    /// To two streams in turn, and a wait for both.
+    TwoStreams,
 }
 
 /// What a program does besides copying.
@@ -115,21 +143,15 @@ impl Sweep {
 
 /// Round trips in a sample.
 const ROUND_TRIPS_PER_SAMPLE: usize = 200;
-/// How many rows a 2-D copy may have, documented.
-const ROW_LIMIT: usize = 5 << 20;
-/// Bytes in all rows of a matrix.
-pub const MATRIX_BYTES: usize = 64 << 20;
-
+/// Bytes that a sample of synchronous copies moves, or fewer where they are small.
+const SYNCHRONOUS_BYTES: usize = 64 << 20;
 impl Workload {
-    /// A 2-D copy of `len` bytes, or as many as the limit of rows allows.
-    pub fn matrix(route: Route, width: usize, len: usize) -> Workload {
-        Workload::Matrix { route, width, len: len.clamp(width, width * ROW_LIMIT) }
-    }
-
     /// How the pieces are submitted, where it is not in one call.
     pub fn submission(&self) -> Option<Submission> {
         match self {
+            Workload::Loop { form: LoopForm::TwoStreams, .. } => Some(Submission::InTurn),
             Workload::Loop { .. } => Some(Submission::Each),
+            Workload::Synchronous { .. } => Some(Submission::Synchronous),
             Workload::Graph { .. } => Some(Submission::Graph),
             Workload::Descriptors { .. } => Some(Submission::Descriptors),
             _ => None,
@@ -139,8 +161,13 @@ impl Workload {
     /// What a sample does and times, where it is not one copy and a wait.
     pub fn timing(&self) -> Option<Timing> {
         match *self {
-            Workload::Batch { queued, .. } if queued > 1 => Some(Timing::Whole { rounds: 1, queued }),
-            Workload::Loop { calls: true, .. } => Some(Timing::Submit { queued: 1 }),
+            Workload::Batch { queued, .. } | Workload::Beside { queued, .. } if queued > 1 => {
+                Some(Timing::Whole { rounds: 1, queued })
+            }
+            Workload::Loop { form: LoopForm::Calls, .. } => Some(Timing::Submit { queued: 1 }),
+            Workload::Synchronous { len, .. } => {
+                Some(Timing::Submit { queued: (SYNCHRONOUS_BYTES / len).clamp(1, ROUND_TRIPS_PER_SAMPLE) })
+            }
             Workload::Descriptors { alone: true, .. } => Some(Timing::Alone),
             Workload::Call { call, .. } => Some(match call {
                 CallCost::Submit => Timing::Submit { queued: CALLS_PER_SAMPLE },
@@ -158,9 +185,10 @@ impl Workload {
     pub fn sweep(&self) -> Option<Sweep> {
         match *self {
             Workload::Contiguous { len, .. }
+            | Workload::Synchronous { len, .. }
             | Workload::Alignment { len, .. }
             | Workload::Fill { len, .. } => Some(Sweep::Bytes(len)),
-            Workload::Matrix { width, .. } => Some(Sweep::RowBytes(width)),
+            Workload::Matrix { rows, .. } => Some(Sweep::RowBytes(rows.width)),
             Workload::Growth { growth, count } => Some(Sweep::Count(count, growth.what())),
             _ => None,
         }
@@ -168,45 +196,44 @@ impl Workload {
 
     /// Whether the latency of a call is measured, and not throughput.
     pub fn is_about_calls(&self) -> bool {
-        let is_used = matches!(self, Workload::Used { .. });
-        is_used || matches!(self, Workload::Call { .. } | Workload::Loop { calls: true, .. })
+        match self {
+            Workload::Loop { form, .. } => *form == LoopForm::Calls,
+            Workload::Call { .. }
+            | Workload::Used { .. }
+            | Workload::Fills { .. }
+            | Workload::Allocations { .. } => true,
+            _ => false,
+        }
     }
 
     /// This workload with the size that the last part of a name spells.
-    pub fn resized(self, size: &str) -> Option<Workload> {
-        let bytes = |text: &str| ferry::parse_size(text).ok().filter(|size| *size > 0);
-        let number = |text: &str| text.parse().ok().filter(|count| *count > 0);
-        let pieces = || {
-            let (count, block) = size.split_once('x')?;
-            Some((number(count)?, bytes(block)?))
-        };
+    pub fn resized(self, text: &str) -> Option<Workload> {
+        let pieces = || PieceSpec::parse(text);
         Some(match self {
-            Workload::Contiguous { route, .. } => Workload::Contiguous { route, len: bytes(size)? },
-            Workload::Matrix { route, .. } => {
-                Workload::matrix(route, bytes(size.strip_prefix('w')?)?, MATRIX_BYTES)
+            Workload::Contiguous { route, .. } => Workload::Contiguous { route, len: size(text)? },
+            Workload::Synchronous { route, .. } => Workload::Synchronous { route, len: size(text)? },
+            Workload::Matrix { route, .. } => Workload::Matrix { route, rows: Matrix::parse(text)? },
+            Workload::RandomMatrices { route, len, .. } => {
+                Workload::RandomMatrices { route, count: number(text)?, len }
             }
-            Workload::Batch { route, queued, .. } => {
-                let (count, block) = pieces()?;
-                Workload::Batch { route, count, block, queued }
+            Workload::Batch { route, queued, .. } => Workload::Batch { route, pieces: pieces()?, queued },
+            Workload::Loop { route, form, .. } => Workload::Loop { route, pieces: pieces()?, form },
+            Workload::Graph { route, .. } => Workload::Graph { route, pieces: pieces()? },
+            Workload::Descriptors { alone, .. } => Workload::Descriptors { pieces: pieces()?, alone },
+            Workload::Threads { route, .. } => {
+                let (threads, pieces) = text.split_once('x')?;
+                Workload::Threads { route, threads: number(threads)?, pieces: PieceSpec::parse(pieces)? }
             }
-            Workload::Loop { route, calls, .. } => {
-                let (count, block) = pieces()?;
-                Workload::Loop { route, count, block, calls }
-            }
-            Workload::Graph { route, .. } => {
-                let (count, block) = pieces()?;
-                Workload::Graph { route, count, block }
-            }
-            Workload::Descriptors { alone, .. } => {
-                let (count, block) = pieces()?;
-                Workload::Descriptors { count, block, alone }
-            }
-            Workload::Alignment { route, .. } => Workload::Alignment { route, len: bytes(size)? },
-            Workload::Call { call, .. } => Workload::Call { call, len: bytes(size)? },
-            Workload::Fill { words, .. } => Workload::Fill { len: bytes(size)?, words },
-            Workload::Growth { growth, .. } => Workload::Growth { growth, count: number(size)? },
+            Workload::Beside { route, queued, .. } => Workload::Beside { route, pieces: pieces()?, queued },
+            Workload::Alignment { route, .. } => Workload::Alignment { route, len: size(text)? },
+            Workload::Call { call, .. } => Workload::Call { call, len: size(text)? },
+            Workload::Fill { words, .. } => Workload::Fill { len: size(text)?, words },
+            Workload::Fills { .. } => Workload::Fills { pieces: pieces()? },
+            Workload::Allocations { .. } => Workload::Allocations { pieces: pieces()? },
+            Workload::Locked { is_registered, .. } => Workload::Locked { len: size(text)?, is_registered },
+            Workload::Growth { growth, .. } => Workload::Growth { growth, count: number(text)? },
             Workload::Used { using: BufferUse::Compute, .. } | Workload::Recorded { .. } => return None,
-            Workload::Used { using, .. } => Workload::Used { using, len: bytes(size)? },
+            Workload::Used { using, .. } => Workload::Used { using, len: size(text)? },
         })
     }
 
@@ -214,8 +241,13 @@ impl Workload {
     pub fn about(&self) -> String {
         match *self {
             Workload::Contiguous { route, .. } => format!("{}, one copy and synchronise", route.about),
-            Workload::Matrix { route, .. } => {
-                format!("{}, 2-D, pitch twice the width, one copy and synchronise", route.about)
+            Workload::Synchronous { route, .. } => format!("{}, aclrtMemcpy", route.about),
+            Workload::Matrix { route, rows } => {
+                let pitch = if rows.has_usual_pitch() { ", pitch twice the width" } else { "" };
+                format!("{}, 2-D{pitch}, one copy and synchronise", route.about)
+            }
+            Workload::RandomMatrices { route, .. } => {
+                format!("{}, 2-D at random widths and pitches, the worst", route.about)
             }
             Workload::Batch { route, queued: 1, .. } => {
                 format!("{}, scattered pieces, one batch and synchronise", route.about)
@@ -223,10 +255,19 @@ impl Workload {
             Workload::Batch { route, queued, .. } => {
                 format!("{}, {queued} batches queued, and synchronise", route.about)
             }
-            Workload::Loop { route, calls: false, .. } => {
+            Workload::Loop { route, form: LoopForm::Whole, .. } => {
                 format!("{}, a call for each scattered piece, and synchronise", route.about)
             }
+            Workload::Loop { route, form: LoopForm::TwoStreams, .. } => {
+                format!("{}, such calls to two streams in turn", route.about)
+            }
             Workload::Loop { .. } => "cost of a call in a loop over scattered pieces".to_owned(),
+            Workload::Threads { route, .. } => {
+                format!("{}, threads that each make a stream and copy a batch", route.about)
+            }
+            Workload::Beside { route, queued, .. } => {
+                format!("{}, {queued} batches queued", route.about)
+            }
             Workload::Graph { route, .. } => {
                 format!("{}, a graph of scattered copies, and synchronise", route.about)
             }
@@ -264,6 +305,16 @@ impl Workload {
                 "device memory, one fill with a byte and synchronise".to_owned()
             }
             Workload::Fill { .. } => "device memory, one fill with 32-bit words and synchronise".to_owned(),
+            Workload::Fills { .. } => {
+                "device memory, so many fills with a byte and one synchronise".to_owned()
+            }
+            Workload::Allocations { .. } => "aclrtMalloc, so many times, then aclrtFree of all".to_owned(),
+            Workload::Locked { is_registered: false, .. } => {
+                "page-locked memory, aclrtMallocHost and aclrtFreeHost".to_owned()
+            }
+            Workload::Locked { .. } => {
+                "page-locked memory, aclrtHostRegisterV2 and aclrtHostUnregister".to_owned()
+            }
             Workload::Used { using, .. } => match using {
                 BufferUse::Write => {
                     "a copy to the device and synchronise, then all of the source is written".into()

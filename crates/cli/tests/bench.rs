@@ -40,6 +40,18 @@ fn the_list_names_every_kind_of_case() {
         "h2d/loop/1000x4K",
         "h2d/loop/submit/1000x4K",
         "d2h/batches/1024x128K",
+        "h2d/sync/4K",
+        "d2h/loop/two-streams/1000x4K",
+        "h2d/2d/random/50",
+        "d2h/threads/8x512x4K",
+        "duplex/contiguous/512M",
+        "duplex/batches/4096x4K",
+        "beside/h2d/batches/4096x4K",
+        "fills/100x1000",
+        "malloc/100x4M",
+        "lock/alloc/1G",
+        "join/64",
+        "function/64",
         "d2h/2d/w64K",
         "d2d/contiguous/1G",
         "h2d/alignment/64K",
@@ -116,23 +128,31 @@ fn json_has_the_figures_of_every_contender_and_each_compared_its_bytes() {
     assert!(run.status.success(), "{report:#}\n{}", text(&run.stderr));
     assert_eq!((&report["backend"], &report["samples"]), (&"host".into(), &2.into()));
     assert_eq!((&report["verified"], &report["missing_peers"]), (&true.into(), &Value::Null));
-    assert_eq!(rows(&report).len(), 13 + 13 + 10 + 1 + 8);
+    assert_eq!(rows(&report).len(), 23 + 23 + 10 + 1 + 9);
     let is_about_bytes = |row: &&Value| !row["name"].as_str().is_some_and(|name| name.contains("/submit/"));
     for row in rows(&report).iter().filter(is_about_bytes) {
         let bytes = row["bytes"].as_u64().expect("bytes");
         let peers = row["peers"].as_array().expect("peers");
         let names: Vec<&str> = peers.iter().filter_map(|peer| peer["name"].as_str()).collect();
         let is_of = |series: &str| row["name"].as_str().is_some_and(|name| name.contains(series));
-        let want = match (is_of("/alignment/"), is_of("d2d/graph/"), is_of("/graph/")) {
-            (true, ..) => &["memcpy"][..],
-            (_, true, _) => &["our loop"],
-            (.., true) => &["our loop", "our batch"],
-            _ => &["memcpy", "2 threads"],
-        };
-        assert_eq!(names, want, "{row}");
+        let wanted = [
+            ("/alignment/", &["memcpy"][..]),
+            ("/sync/", &["memcpy"]),
+            ("/random/", &["memcpy"]),
+            ("/threads/", &[]),
+            ("d2d/graph/", &["our loop"]),
+            ("/graph/", &["our loop", "our batch"]),
+            ("/", &["memcpy", "2 threads"]),
+        ];
+        let (_, want) = wanted.iter().find(|(series, _)| is_of(series)).expect("the last is of all");
+        assert_eq!(names, *want, "{row}");
+        // Before the samples and after them, and what lies around the copy as well; random matrices once, and
+        // peers with the first of them.
+        let is_random = is_of("/random/");
+        let proofs = if is_random { 1 } else { 2 };
+        assert!(row["ferry"]["verified_bytes"].as_u64() >= Some(proofs * bytes), "{row}");
         for one in peers.iter().chain([&row["ferry"]]) {
-            // Before the samples and after them, and what lies around the copy as well.
-            assert!(one["verified_bytes"].as_u64() >= Some(2 * bytes), "{row}");
+            assert!(is_random || one["verified_bytes"].as_u64() >= Some(2 * bytes), "{row}");
             let [low, median, high] = ["p10_us", "median_us", "p90_us"].map(|name| one[name].as_f64());
             assert!(low > Some(0.0) && low <= median && median <= high, "{row}");
             assert!(one["gb_per_s"].as_f64() > Some(0.0), "{row}");
@@ -179,12 +199,77 @@ fn a_loop_is_timed_as_a_whole_and_by_its_calls_and_descriptors_also_apart_from_t
     let expected = [
         ("h2d/loop/1000x4K", Some(4_096_000), 2),
         ("h2d/loop/submit/1000x4K", Some(0), 0),
+        ("h2d/loop/two-streams/1000x4K", Some(4_096_000), 2),
         ("d2d/loop/1000x4K", Some(4_096_000), 2),
         ("d2d/loop/submit/1000x4K", Some(0), 0),
         ("desc/4096x1K", Some(4 << 20), 2),
         ("desc/device/64x1K", Some(64 << 10), 2),
     ];
     assert_eq!(seen, expected);
+}
+
+#[test]
+fn what_has_several_rows_names_each_and_both_ways_count_twice() {
+    let cases = [
+        "duplex/contiguous/64K",
+        "duplex/batches/64x1K",
+        "d2h/threads/4x16x1K",
+        "h2d/batch/30x1-4K",
+        "d2h/batch/20x512+2x8K",
+        "h2d/2d/w100p257:300h50",
+        "fills/10x1000",
+        "malloc/3x4K",
+        "lock/alloc/64K",
+        "lock/register/64K",
+        "beside/h2d/batches/16x1K",
+    ];
+    let (run, report) = json(&cases.iter().flat_map(|case| ["-t", case]).collect::<Vec<_>>());
+    assert!(run.status.success(), "{report:#}\n{}", text(&run.stderr));
+    let seen: Vec<(&str, Option<u64>, Option<usize>)> = rows(&report)
+        .iter()
+        .map(|row| (name(row), row["bytes"].as_u64(), row["peers"].as_array().map(Vec::len)))
+        .collect();
+    let mixed = seen[3].1;
+    assert!(mixed > Some(30) && mixed < Some(30 * 4096), "{seen:?}");
+    let expected = [
+        ("duplex/contiguous/64K", Some(128 << 10), Some(2)),
+        ("duplex/batches/64x1K", Some(128 << 10), Some(2)),
+        ("d2h/threads/4x16x1K", Some(64 << 10), Some(0)),
+        ("h2d/batch/30x1-4K", mixed, Some(2)),
+        ("d2h/batch/20x512+2x8K", Some(20 * 512 + 2 * 8192), Some(2)),
+        ("h2d/2d/w100p257:300h50", Some(5000), Some(2)),
+        ("fills/10x1000", Some(0), Some(1)),
+        ("malloc/3x4K", Some(0), Some(0)),
+        ("lock/alloc/64K/allocate", Some(64 << 10), Some(0)),
+        ("lock/alloc/64K/free", Some(64 << 10), Some(0)),
+        ("lock/register/64K/register", Some(64 << 10), Some(0)),
+        ("lock/register/64K/unregister", Some(64 << 10), Some(0)),
+        ("beside/h2d/batches/16x1K", None, None),
+    ];
+    assert_eq!(seen, expected);
+    let (beside, measured) = rows(&report).split_last().expect("rows");
+    assert!(beside["not_here"].as_str().is_some_and(|why| why.contains("a GPU and --peers")), "{beside}");
+    for row in measured {
+        assert!(row["ferry"]["verified_bytes"].as_u64() > Some(0), "{row}");
+    }
+}
+
+#[test]
+fn random_matrices_are_others_with_another_seed_and_can_be_named() {
+    let shown = |seed: &str| {
+        let (run, report) = json(&["--seed", seed, "-b", "5000", "-t", "h2d/2d/random/20"]);
+        assert!(run.status.success(), "{report:#}\n{}", text(&run.stderr));
+        let names: Vec<&str> = rows(&report).iter().map(name).collect();
+        let places = ["worst", "2nd", "3rd", "4th", "5th", "p10", "p50"];
+        assert_eq!(names, places.map(|place| format!("h2d/2d/random/20/{place}")));
+        let ratio = |row: &Value| row["peers"][0]["ratio"].as_f64().expect("a ratio");
+        assert!(rows(&report)[..5].is_sorted_by_key(ratio), "{report:#}");
+        rows(&report)[0]["note"].as_str().expect("a matrix").to_owned()
+    };
+    let (one, other) = (shown("1"), shown("2"));
+    assert_ne!(one, other);
+    let (run, report) = json(&["-t", &format!("h2d/2d/{one}")]);
+    assert!(run.status.success(), "{report:#}\n{}", text(&run.stderr));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use ferry_abi::{BatchAttribute, Handle, Library, Result, call, kind};
 
 use crate::bytes::Bytes;
 use crate::copier::{Copier, Submission};
+use crate::matrix::Matrix;
 use crate::route::Route;
 use crate::shape::{Segment, Shape};
 use crate::sides::Sides;
@@ -21,7 +22,8 @@ use crate::sides::Sides;
 pub struct AclCopier {
     library: &'static Library,
     stream: Stream,
-    /// Waits for the first one, where streams are joined; made when it is first used.
+    /// Waits for the first one, where streams are joined, or has every other copy; made when it is first
+    /// used.
     second: OnceCell<Stream>,
     /// Recorded before the copy and behind it.
     events: [Event; 2],
@@ -35,8 +37,12 @@ pub struct AclCopier {
 enum AclCalls {
     /// aclrtMemcpyAsync for each segment.
     Copies(Vec<Segment>),
+    /// The same to two streams in turn.
+    InTurn(Vec<Segment>),
+    /// aclrtMemcpy for each segment.
+    Synchronous(Vec<Segment>),
     /// aclrtMemcpy2dAsync.
-    Rectangle { width: usize, height: usize, pitch: usize },
+    Rectangle(Matrix),
     /// aclrtMemcpyBatchAsync.
     Batch(BatchArrays),
     /// aclrtMemcpyAsyncWithDesc for each segment.
@@ -45,10 +51,10 @@ enum AclCalls {
     Graph(Model),
 }
 
-/// The arguments of a batch call.
-struct BatchArrays {
-    dsts: Vec<*mut c_void>,
-    srcs: Vec<*mut c_void>,
+/// The arguments of a batch call. Addresses are numbers, since raw pointers are not `Send`.
+pub struct BatchArrays {
+    dsts: Vec<usize>,
+    srcs: Vec<usize>,
     sizes: Vec<usize>,
     attribute: BatchAttribute,
 }
@@ -64,15 +70,15 @@ impl AclCopier {
     ) -> Result<AclCopier> {
         let library = session.library;
         let calls = match (shape, form) {
-            (Shape::Grid { width, height, pitch }, _) => {
-                AclCalls::Rectangle { width: *width, height: *height, pitch: *pitch }
-            }
+            (Shape::Grid(rows), _) => AclCalls::Rectangle(*rows),
             (Shape::Segments(_), Submission::Together) => {
                 AclCalls::Batch(BatchArrays::new(&sides.addresses(shape), route))
             }
             (_, Submission::Descriptors) => {
                 AclCalls::Descriptors(Descriptors::new(library, &sides.addresses(shape))?)
             }
+            (_, Submission::InTurn) => AclCalls::InTurn(sides.addresses(shape)),
+            (_, Submission::Synchronous) => AclCalls::Synchronous(sides.addresses(shape)),
             _ => AclCalls::Copies(sides.addresses(shape)),
         };
         let (stream, events) = (session.stream()?, [session.event()?, session.event()?]);
@@ -90,32 +96,55 @@ impl AclCopier {
         AclCopier { name, ..self }
     }
 
+    /// The second stream.
+    fn second(&self) -> Result<&Stream> {
+        if self.second.get().is_none() {
+            drop(self.second.set(Stream::new(self.library)?));
+        }
+        Ok(self.second.get().expect("made above"))
+    }
+
     /// Submits the copy to this stream.
     fn submit_to(&mut self, stream: Handle) -> Result<()> {
         let (library, kind) = (self.library, self.kind);
+        let copy = |Segment { dst, src, len }: &Segment, stream| {
+            // SAFETY: both are parts of blocks that live until the stream has passed this copy: who submits
+            // also waits.
+            unsafe { call!(library, aclrtMemcpyAsync(*dst as _, *len, *src as _, *len, kind, stream)) }
+        };
         match &mut self.calls {
-            AclCalls::Copies(copies) => copies.iter().try_for_each(|Segment { dst, src, len }| {
-                // SAFETY: both are parts of blocks that live until the stream has passed this copy: who
-                // submits also waits.
-                unsafe { call!(library, aclrtMemcpyAsync(*dst as _, *len, *src as _, *len, kind, stream)) }
+            AclCalls::Copies(copies) => copies.iter().try_for_each(|segment| copy(segment, stream)),
+            AclCalls::InTurn(_) => self.submit_in_turn(copy),
+            AclCalls::Synchronous(copies) => copies.iter().try_for_each(|Segment { dst, src, len }| {
+                // SAFETY: both are parts of blocks that live, and the copy is done when the call returns.
+                unsafe { call!(library, aclrtMemcpy(*dst as _, *len, *src as _, *len, kind)) }
             }),
-            AclCalls::Rectangle { width, height, pitch } => {
+            AclCalls::Rectangle(rows) => {
+                let Matrix { width, height, dst_pitch, src_pitch } = *rows;
                 let (dst, src) = (self.sides.dst.all().at(), self.sides.src.all().at());
                 // SAFETY: as above; the blocks are as long as all rows.
                 unsafe {
                     call!(
                         library,
-                        aclrtMemcpy2dAsync(dst, *pitch, src, *pitch, *width, *height, kind, stream)
+                        aclrtMemcpy2dAsync(dst, dst_pitch, src, src_pitch, width, height, kind, stream)
                     )
                 }
             }
-            AclCalls::Batch(arrays) => arrays.submit(library, stream),
+            // SAFETY: as above.
+            AclCalls::Batch(arrays) => unsafe { arrays.submit(library, stream) },
             AclCalls::Descriptors(descriptors) => descriptors.submit(library, stream),
             AclCalls::Graph(model) => {
                 // SAFETY: the model and what it copies live until the stream has passed this.
                 unsafe { call!(library, aclmdlRIExecuteAsync(model.model, stream)) }
             }
         }
+    }
+
+    /// Submits every other segment to the second stream.
+    fn submit_in_turn(&self, copy: impl Fn(&Segment, Handle) -> Result<()>) -> Result<()> {
+        let AclCalls::InTurn(copies) = &self.calls else { return Ok(()) };
+        let streams = [self.stream.handle(), self.second()?.handle()];
+        copies.iter().zip(streams.into_iter().cycle()).try_for_each(|(segment, stream)| copy(segment, stream))
     }
 
     /// Captures the calls: from here on the model is what is submitted.
@@ -144,7 +173,8 @@ impl Copier for AclCopier {
     }
 
     fn wait(&mut self) -> Result<()> {
-        self.stream.synchronise()
+        self.stream.synchronise()?;
+        if let AclCalls::InTurn(_) = self.calls { self.wait_joined() } else { Ok(()) }
     }
 
     fn wait_by_event(&mut self) -> Result<()> {
@@ -153,12 +183,9 @@ impl Copier for AclCopier {
     }
 
     fn submit_joined(&mut self) -> Result<()> {
-        if self.second.get().is_none() {
-            drop(self.second.set(Stream::new(self.library)?));
-        }
         self.submit()?;
         self.stream.record(&self.events[1])?;
-        let second = self.second.get().expect("made above");
+        let second = self.second()?;
         second.wait_for(&self.events[1])?;
         let second = second.handle();
         self.submit_to(second)
@@ -196,14 +223,16 @@ impl Copier for AclCopier {
 
     fn calls(&self) -> usize {
         match &self.calls {
-            AclCalls::Copies(copies) => copies.len(),
+            AclCalls::Copies(copies) | AclCalls::InTurn(copies) | AclCalls::Synchronous(copies) => {
+                copies.len()
+            }
             AclCalls::Descriptors(descriptors) => descriptors.count,
-            AclCalls::Rectangle { .. } | AclCalls::Batch(_) | AclCalls::Graph(_) => 1,
+            AclCalls::Rectangle(_) | AclCalls::Batch(_) | AclCalls::Graph(_) => 1,
         }
     }
 
-    fn target(&self) -> &dyn Bytes {
-        &self.sides.dst
+    fn targets(&self) -> Vec<&dyn Bytes> {
+        vec![&self.sides.dst]
     }
 }
 
@@ -224,22 +253,26 @@ impl Drop for Model {
 }
 
 impl BatchArrays {
-    fn new(segments: &[Segment], route: Route) -> BatchArrays {
+    /// Of segments with addresses.
+    pub fn new(segments: &[Segment], route: Route) -> BatchArrays {
         let place = |home| if home == Home::Device { device(route.device) } else { HOST };
         BatchArrays {
-            dsts: segments.iter().map(|segment| segment.dst as _).collect(),
-            srcs: segments.iter().map(|segment| segment.src as _).collect(),
+            dsts: segments.iter().map(|segment| segment.dst).collect(),
+            srcs: segments.iter().map(|segment| segment.src).collect(),
             sizes: segments.iter().map(|segment| segment.len).collect(),
             attribute: BatchAttribute { dst: place(route.dst), src: place(route.src), reserved: [0; 16] },
         }
     }
 
-    fn submit(&mut self, library: &Library, stream: Handle) -> Result<()> {
+    /// aclrtMemcpyBatchAsync.
+    ///
+    /// # Safety
+    /// The pieces lie in blocks that live until the stream has passed them.
+    pub unsafe fn submit(&mut self, library: &Library, stream: Handle) -> Result<()> {
         let (mut first, mut failed) = (0, 0);
         let (sizes, count) = (self.sizes.as_mut_ptr(), self.sizes.len());
-        let (dsts, srcs) = (self.dsts.as_mut_ptr(), self.srcs.as_mut_ptr());
-        // SAFETY: the arrays are as long as said, and the pieces lie in blocks that live until the stream has
-        // passed them.
+        let (dsts, srcs) = (self.dsts.as_mut_ptr().cast(), self.srcs.as_mut_ptr().cast());
+        // SAFETY: the arrays are as long as said; the rest is passed on to the caller.
         unsafe {
             call!(
                 library,

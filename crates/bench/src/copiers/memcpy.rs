@@ -87,8 +87,8 @@ impl Copier for MemcpyCopier {
         Ok(())
     }
 
-    fn target(&self) -> &dyn Bytes {
-        &self.sides.dst
+    fn targets(&self) -> Vec<&dyn Bytes> {
+        vec![&self.sides.dst]
     }
 }
 
@@ -122,10 +122,10 @@ impl MemcpyJob {
                 // SAFETY: passed on to the caller.
                 unsafe { self.copy(dst, src, part.len()) };
             }
-            Shape::Grid { width, height, pitch } => {
-                for row in self.half.of(*height) {
+            Shape::Grid(rows) => {
+                for row in self.half.of(rows.height) {
                     // SAFETY: passed on to the caller.
-                    unsafe { self.copy(row * pitch, row * pitch, *width) };
+                    unsafe { self.copy(row * rows.dst_pitch, row * rows.src_pitch, rows.width) };
                 }
             }
             Shape::Segments(pieces) => {

@@ -6,15 +6,17 @@
 
 /// Declares a table of a library's functions and how each is found by its name.
 macro_rules! functions {
-    ($(#[$doc:meta])* $table:ident { $($name:ident: fn($($argument:ty),*) -> $answer:ty;)* }) => {
+    ($(#[$doc:meta])* $access:vis $table:ident { $($name:ident: fn($($argument:ty),*) -> $answer:ty;)* }) => {
         $(#[$doc])*
         #[allow(non_snake_case)]
-        struct $table { $($name: unsafe extern "C" fn($($argument),*) -> $answer,)* }
+        $access struct $table { $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> $answer,)* }
 
         impl $table {
             /// # Safety
             /// The library is the one that these functions are declared for.
-            unsafe fn load(library: &libloading::Library) -> std::result::Result<$table, libloading::Error> {
+            pub(super) unsafe fn load(
+                library: &libloading::Library,
+            ) -> std::result::Result<$table, libloading::Error> {
                 Ok($table { $(
                     // SAFETY: the type is the prototype that the library's documents give this name.
                     $name: *unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) }?,

@@ -13,6 +13,7 @@ use ferry_abi::{Error, Library, Result};
 
 use crate::bytes::Bytes;
 use crate::copier::Copier;
+use crate::matrix::Matrix;
 use crate::route::Route;
 use crate::shape::{self, Segment, Shape};
 
@@ -83,17 +84,13 @@ impl OpenClCopier {
         }
     }
 
-    fn rectangle(&self, width: usize, height: usize, pitch: usize) -> Result<()> {
+    fn rectangle(&self, rows: &Matrix) -> Result<()> {
         match (&self.dst, &self.src) {
             // SAFETY: the block holds all rows and lives until the queue has passed this.
-            (ClSide::Device(to), ClSide::Host(from)) => unsafe {
-                to.write_rows(from.all().at(), width, height, pitch)
-            },
+            (ClSide::Device(to), ClSide::Host(from)) => unsafe { to.write_rows(from.all().at(), rows) },
             // SAFETY: as above.
-            (ClSide::Host(to), ClSide::Device(from)) => unsafe {
-                from.read_rows(to.all().at(), width, height, pitch)
-            },
-            (ClSide::Device(to), ClSide::Device(from)) => to.copy_rows_from(from, width, height, pitch),
+            (ClSide::Host(to), ClSide::Device(from)) => unsafe { from.read_rows(to.all().at(), rows) },
+            (ClSide::Device(to), ClSide::Device(from)) => to.copy_rows_from(from, rows),
             (ClSide::Host(_), ClSide::Host(_)) => Err(no_such_copy()),
         }
     }
@@ -114,7 +111,7 @@ impl Copier for OpenClCopier {
     fn submit(&mut self) -> Result<()> {
         match &*self.shape {
             Shape::Line(piece) => self.linear(*piece),
-            Shape::Grid { width, height, pitch } => self.rectangle(*width, *height, *pitch),
+            Shape::Grid(rows) => self.rectangle(rows),
             Shape::Segments(pieces) => pieces.iter().try_for_each(|piece| self.linear(*piece)),
         }
     }
@@ -131,8 +128,8 @@ impl Copier for OpenClCopier {
         if let Shape::Segments(pieces) = &*self.shape { pieces.len() } else { 1 }
     }
 
-    fn target(&self) -> &dyn Bytes {
-        self.dst.bytes()
+    fn targets(&self) -> Vec<&dyn Bytes> {
+        vec![self.dst.bytes()]
     }
 }
 

@@ -109,8 +109,8 @@ impl Copier for ThreadCopier {
         self.told.recv().map_err(|_| ended())
     }
 
-    fn target(&self) -> &dyn Bytes {
-        &self.sides.dst
+    fn targets(&self) -> Vec<&dyn Bytes> {
+        vec![&self.sides.dst]
     }
 }
 

@@ -39,9 +39,9 @@ impl<'a> Series<'a> {
         })
     }
 
-    /// `GB/s` or `µs`.
+    /// `GB/s`, `TFLOP/s` or `µs`.
     pub fn unit(&self) -> &'static str {
-        if self.measured().any(|(row, _)| row.bytes > 0) { "GB/s" } else { "µs" }
+        self.measured().map(|(row, _)| row.unit("µs")).find(|unit| *unit != "µs").unwrap_or("µs")
     }
 
     /// What the numbers beside a peer's say, as in the table of the terminal.
@@ -114,7 +114,11 @@ fn title(row: &Row) -> &str {
         "h2d-pageable" => "Host to device, pageable memory",
         "d2h-pageable" => "Device to host, pageable memory",
         "desc" => "Descriptors",
-        "submit" | "roundtrip" | "event" => "Latency of small copies",
+        "duplex" => "Both ways at once",
+        "beside" => "Beside matrix products",
+        "fill" | "fills" => "Fills",
+        "malloc" | "lock" => "Allocation",
+        "submit" | "roundtrip" | "event" | "join" | "function" => "Latency of small copies",
         "recording" => "Copies of a recording",
         other => other,
     }

@@ -104,14 +104,15 @@ fn plain(text: &str) -> String {
 
 fn of(name: &'static str, [low, median, high]: [u64; 3]) -> Figures {
     let [low, median, high] = [low, median, high].map(Duration::from_nanos);
-    Figures { name, median, low, high, verified: 0 }
+    Figures { name, median, low, high, verified: 0, loss: None }
 }
 
 fn row(name: &str, bytes: usize, sweep: Option<Sweep>, figures: Vec<Figures>) -> Row {
     let series = name.rsplit_once('/').expect("a series").0.to_owned();
     let about = "what one sample does".to_owned();
     let growth = matches!(sweep, Some(Sweep::Count(..)));
-    Row { name: name.to_owned(), series, about, bytes, growth, sweep, outcome: Ok(figures), note: None }
+    let (name, outcome) = (name.to_owned(), Ok(figures));
+    Row { name, series, about, bytes, operations: 0, growth, sweep, outcome, note: None }
 }
 
 fn failed(name: &str, error: Error) -> Row {

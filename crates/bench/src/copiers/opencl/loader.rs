@@ -7,6 +7,7 @@ use std::rc::Rc;
 use ferry_abi::{Error, Result};
 
 use crate::bytes::Bytes;
+use crate::matrix::Matrix;
 
 /// What to install where there is none.
 const INSTALL_HINT: &str = "Debian's packages pocl-opencl-icd and ocl-icd-opencl-dev bring PoCL";
@@ -185,48 +186,39 @@ impl ClBuffer {
         check("clEnqueueCopyBuffer", code)
     }
 
-    /// Writes rows, as far apart here as there.
+    /// Writes rows; this is the target.
     ///
     /// # Safety
     /// As for `write`, for all rows.
-    pub unsafe fn write_rows(
-        &self,
-        src: *const c_void,
-        width: usize,
-        height: usize,
-        pitch: usize,
-    ) -> Result<()> {
-        let (at, size, queue, none) = (&ORIGIN, &[width, height, 1], self.cl.queue, null_mut());
+    pub unsafe fn write_rows(&self, src: *const c_void, rows: &Matrix) -> Result<()> {
+        let (at, size, queue, none) = (&ORIGIN, &[rows.width, rows.height, 1], self.cl.queue, null_mut());
+        let (here, there) = (rows.dst_pitch, rows.src_pitch);
         let call = self.cl.functions.clEnqueueWriteBufferRect;
         // SAFETY: passed on to the caller; the loader checks the bounds of the buffer.
-        let code = unsafe { call(queue, self.id, 0, at, at, size, pitch, 0, pitch, 0, src, 0, null(), none) };
+        let code = unsafe { call(queue, self.id, 0, at, at, size, here, 0, there, 0, src, 0, null(), none) };
         check("clEnqueueWriteBufferRect", code)
     }
 
-    /// Reads rows, as far apart here as there.
+    /// Reads rows; this is the source.
     ///
     /// # Safety
     /// As for `read`, for all rows.
-    pub unsafe fn read_rows(
-        &self,
-        dst: *mut c_void,
-        width: usize,
-        height: usize,
-        pitch: usize,
-    ) -> Result<()> {
-        let (at, size, queue, none) = (&ORIGIN, &[width, height, 1], self.cl.queue, null_mut());
+    pub unsafe fn read_rows(&self, dst: *mut c_void, rows: &Matrix) -> Result<()> {
+        let (at, size, queue, none) = (&ORIGIN, &[rows.width, rows.height, 1], self.cl.queue, null_mut());
+        let (here, there) = (rows.src_pitch, rows.dst_pitch);
         let call = self.cl.functions.clEnqueueReadBufferRect;
         // SAFETY: passed on to the caller; the loader checks the bounds of the buffer.
-        let code = unsafe { call(queue, self.id, 0, at, at, size, pitch, 0, pitch, 0, dst, 0, null(), none) };
+        let code = unsafe { call(queue, self.id, 0, at, at, size, here, 0, there, 0, dst, 0, null(), none) };
         check("clEnqueueReadBufferRect", code)
     }
 
-    /// Copies rows from another buffer, as far apart here as there.
-    pub fn copy_rows_from(&self, src: &ClBuffer, width: usize, height: usize, pitch: usize) -> Result<()> {
-        let (at, size, queue, none) = (&ORIGIN, &[width, height, 1], self.cl.queue, null_mut());
+    /// Copies rows from another buffer.
+    pub fn copy_rows_from(&self, src: &ClBuffer, rows: &Matrix) -> Result<()> {
+        let (at, size, queue, none) = (&ORIGIN, &[rows.width, rows.height, 1], self.cl.queue, null_mut());
+        let (here, there) = (rows.dst_pitch, rows.src_pitch);
         let call = self.cl.functions.clEnqueueCopyBufferRect;
         // SAFETY: both buffers live; the loader checks their bounds.
-        let code = unsafe { call(queue, src.id, self.id, at, at, size, pitch, 0, pitch, 0, 0, null(), none) };
+        let code = unsafe { call(queue, src.id, self.id, at, at, size, there, 0, here, 0, 0, null(), none) };
         check("clEnqueueCopyBufferRect", code)
     }
 }
