@@ -4,6 +4,7 @@
 //! file; the other names are links to it, because two copies in one process would not know each other's
 //! memory.
 
+mod docs;
 mod elf;
 mod layout;
 mod notices;
@@ -13,27 +14,10 @@ mod wheel;
 
 use std::path::{Path, PathBuf};
 
-use crate::{pictures, shell};
+use crate::shell;
 use tree::{Tree, read};
 
 pub use trial::run as trial;
-
-/// Pages of docs/ that are for users.
-const USER_GUIDES: [&str; 13] = [
-    "ENVIRONMENT.md",
-    "IPC.md",
-    "checking.md",
-    "clients.md",
-    "cuda.md",
-    "npu-smi.md",
-    "performance.md",
-    "pytest.md",
-    "python.md",
-    "recording.md",
-    "torch.md",
-    "two-machines.md",
-    "watching.md",
-];
 
 /// Where [`fill`] puts the tree.
 pub fn folder(root: &Path) -> PathBuf {
@@ -146,24 +130,11 @@ fn build(root: &Path) -> Result<(Tree, Wheel), String> {
         let text = String::from_utf8_lossy(&text).replace("@VERSION@", env!("CARGO_PKG_VERSION"));
         tree.file(Path::new(&layout::place(place)).join(name), text);
     }
-    let doc = Path::new("share/doc/ferry");
-    for name in ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "CHANGELOG.md"] {
-        tree.file(doc.join(name), read(&root.join(name))?);
-    }
-    for name in USER_GUIDES {
-        tree.file(doc.join(name), read(&root.join("docs").join(name))?);
-    }
-    let findings =
-        std::fs::read_dir(root.join("docs/findings")).map_err(|e| format!("docs/findings: {e}"))?;
-    for page in findings.flatten() {
-        tree.file(doc.join("findings").join(page.file_name()), read(&page.path())?);
-    }
-    for name in pictures::NAMES {
-        tree.file(doc.join("pictures").join(name), read(&root.join("docs/pictures").join(name))?);
-    }
-    let drawing = "pictures/two-machines.svg";
-    tree.file(doc.join(drawing), read(&root.join("docs").join(drawing))?);
-    tree.file(doc.join("THIRD-PARTY-NOTICES"), notices::text(root, &["ferry-capi", "ferry-cli"])?);
+    docs::put(root, &mut tree)?;
+    tree.file(
+        Path::new(docs::PLACE).join("THIRD-PARTY-NOTICES"),
+        notices::text(root, &["ferry-capi", "ferry-cli"])?,
+    );
     pages(root, &command, &scratch.join("pages"), &mut tree)?;
     Ok((tree, wheel))
 }
