@@ -1,10 +1,13 @@
-// The kernels of the cuda backend as C functions: the same names, the same arguments, the same effect; plain
-// loops, and nothing of how a GPU does it. Whoever adds a kernel adds its twin here: a function, and a line
-// in the table. Each address of a device goes through `reach`, which ends the kernel where a GPU would fault.
-#include "standin.h"
+// The kernels of the cuda backend and of the benchmark as C functions: the same names, the same arguments,
+// the same effect; plain loops, and nothing of how a GPU does it. Whoever adds a kernel adds its twin here: a
+// function, and a line in the table. Each address of a device goes through `reach`, which ends the kernel
+// where a GPU would fault.
+#include "stream.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 // As in sealed.cu.
 enum { WORDS = 7, LIST_MAX = 4096, INLINE_MAX = 480 };
@@ -270,12 +273,96 @@ static void ferry_pieces_inline(const Launch *launch)
     ring(launch, ARG(launch, 3, u64), ARG(launch, 4, u64));
 }
 
+// As in resident.cu.
+enum { BATCHES = 64, BATCH_WORDS = 6, STRIDE = 8 };
+enum { COUNT = (1 << 13) - 1, LAST = 1 << 20 };
+enum { OPEN = 1, CLOSING = 2, CLOSED = 3 };
+
+// Whether the batch after `next` others is in the ring: its words, without the number of the batch on top.
+static bool has_come(const u64 *ring, u32 next, u64 *words)
+{
+    for (int i = 0; i < BATCH_WORDS; i++) {
+        u64 word = __atomic_load_n(&ring[next % BATCHES * STRIDE + i], __ATOMIC_ACQUIRE);
+        if (word >> 48 != ((next + 1) & 0xffff)) {
+            return false;
+        }
+        words[i] = word & (((u64)1 << 48) - 1);
+    }
+    return true;
+}
+
+static u64 clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (u64)now.tv_sec * 1000000000 + (u64)now.tv_nsec;
+}
+
+// Waits for the next batch; false if the kernel is to end.
+static bool await_batch(const u64 *ring, u64 *state, u32 next, u64 own, u64 idle_ns, u64 *words)
+{
+    const u64 since = clock_ns();
+    while (!has_come(ring, next, words)) {
+        if (is_over || lost((Device *)kernel_of())) {
+            return false;
+        }
+        if (clock_ns() - since > idle_ns) {
+            __atomic_store_n(state, own | CLOSING, __ATOMIC_SEQ_CST);
+            // For a while, as on a GPU.
+            sched_yield();
+            const u64 closed = own | (u64)(next & 0xffff) << 8 | CLOSED;
+            bool is_there = has_come(ring, next, words);
+            __atomic_store_n(state, is_there ? own | OPEN : closed, __ATOMIC_SEQ_CST);
+            return is_there;
+        }
+        nap(5);
+    }
+    return true;
+}
+
+// Batch after batch, each whole before the next.
+static void ferry_resident(const Launch *launch)
+{
+    const u64 *ring = reach(ARG(launch, 0, u64), BATCHES * STRIDE * 8);
+    u64 *state = reach(ARG(launch, 2, u64), 8), own = (u64)ARG(launch, 4, u32) << 24, words[BATCH_WORDS];
+    const u64 idle_ns = ARG(launch, 5, u64);
+    __atomic_store_n(state, own | OPEN, __ATOMIC_SEQ_CST);
+    for (u32 next = ARG(launch, 3, u32); await_batch(ring, state, next, own, idle_ns, words); next++) {
+        if (words[1] & LAST) {
+            return;
+        }
+        copy_list(reach(words[0], (words[1] & COUNT) * sizeof(Entry)), words[1] & COUNT);
+        __atomic_store_n((u64 *)reach(words[2], 8), words[3], __ATOMIC_RELEASE);
+        __atomic_store_n((u64 *)reach(words[4], 8), words[5], __ATOMIC_RELEASE);
+    }
+}
+
 static void ferry_rows(const Launch *launch)
 {
     const u64 *rows = &ARG(launch, 0, u64);
     for (u64 row = 0; row < rows[5]; row++) {
         u64 dst = rows[0] + row * rows[1], src = rows[2] + row * rows[3];
         memcpy(reach(dst, rows[4]), reach(src, rows[4]), rows[4]);
+    }
+}
+
+// As product.cu of the benchmark: a row times a row.
+static void ferry_product(const Launch *launch)
+{
+    u64 side = ARG(launch, 3, u32), len = side * side * 2;
+    const uint16_t *left = reach(ARG(launch, 0, u64), len), *right = reach(ARG(launch, 1, u64), len);
+    uint16_t *out = reach(ARG(launch, 2, u64), len);
+    const u32 *counters = reach(ARG(launch, 4, u64), 8);
+    if (counters[0] || counters[1] || launch->threads != 256) {
+        fault(LAUNCH_FAILED);
+    }
+    for (u64 i = 0; i < side * side; i++) {
+        float sum = 0;
+        for (u64 k = 0; k < side; k++) {
+            u32 one = left[i / side * side + k], other = right[i % side * side + k];
+            sum += float_of(one << 16) * float_of(other << 16);
+        }
+        out[i] = (uint16_t)rounded(bits_of(sum), 16);
     }
 }
 
@@ -287,5 +374,7 @@ const Kernel kernels[] = {
     {"ferry_pieces", {8, 4, 4, 4, 8, 8, 8, 8}, ferry_pieces},
     {"ferry_pieces_inline", {160 * sizeof(Entry), 4, 4, 8, 8}, ferry_pieces_inline},
     {"ferry_rows", {48}, ferry_rows},
+    {"ferry_resident", {8, 8, 8, 4, 4, 8}, ferry_resident},
+    {"ferry_product", {8, 8, 8, 4, 8}, ferry_product},
     {0},
 };

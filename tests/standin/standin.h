@@ -11,16 +11,23 @@
 //   nor page-locked breaks its device as a GPU's would: error 700, and every later call fails.
 // - Whoever uses a stream that was destroyed ends the process, with a line that says so.
 // - Kernels are C functions of the same names in kernels.c.
+// - `cuStandinCalls(name)`, which no driver has, says how often the process has called a function.
 //
-// Settings, all its own: STANDIN_DEVICES=n          devices, 1 if not said STANDIN_MEMORY=bytes       memory
-// of each, 16 GiB if not said STANDIN_KEEP=bytes         free memory shrinks by so much whenever it is asked
-// for, as if the driver took more for itself STANDIN_WAYS=n             streams share so many ways into the
-// device: one that waits for a number holds up its neighbours STANDIN_FULL_BLOCKS=1      while work waits for
-// room in its stream no other stream is given anything, as at times on an H200 STANDIN_NO_WAITS=1
-// streams cannot wait for a number in memory STANDIN_JITTER=us          up to so many microseconds of sleep
-// before some of the work STANDIN_FAIL=what:n:code   the n-th call of the function `what` returns `code`, or
-// the n-th piece of work ends with
-//                              it if `what` is "work"; several with commas between them
+// Settings, all its own:
+//
+// - STANDIN_DEVICES=n: devices, 1 if not said.
+// - STANDIN_MEMORY=bytes: memory of each, 16 GiB if not said.
+// - STANDIN_KEEP=bytes: free memory shrinks by so much whenever it is asked for, as if the driver took more
+//   for itself.
+// - STANDIN_MAKING=us: device memory takes so many microseconds to make.
+// - STANDIN_WAYS=n: streams share so many ways into the device: one that waits for a number holds up its
+//   neighbours.
+// - STANDIN_FULL_BLOCKS=1: while work waits for room in its stream no other stream is given anything, as at
+//   times on an H200.
+// - STANDIN_NO_WAITS=1: streams can neither wait for a number in memory nor write one.
+// - STANDIN_JITTER=us: up to so many microseconds of sleep before some of the work.
+// - STANDIN_FAIL=what:n:code: the n-th call of the function `what` returns `code`, or the n-th piece of work
+//   ends with it if `what` is "work"; several with commas between them.
 #ifndef FERRY_TESTS_STANDIN_H
 #define FERRY_TESTS_STANDIN_H
 
@@ -108,6 +115,8 @@ u64 setting(const char *name, u64 otherwise);
 // What a call starts with: an error if the driver, the thread or the device cannot take it, or one was asked
 // for.
 Code enter(const char *call, Device **device);
+// How often the process has called the function of this name, without the version behind it.
+u64 cuStandinCalls(const char *name);
 // Whether the n-th thing of this name was to fail, and with what.
 Code injected(const char *what);
 // The device is broken from here on, if the code is one of those.

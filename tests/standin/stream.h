@@ -43,6 +43,18 @@ typedef struct {
     u32 flags;
 } Hints;
 
+// How a kernel is launched.
+typedef struct {
+    u32 id, unused, value[16];
+} Attribute;
+
+typedef struct {
+    u32 grid[3], block[3], shared;
+    struct Stream *stream;
+    const Attribute *attributes;
+    u32 attribute_count;
+} Config;
+
 typedef struct Work {
     struct Work *next;
     void (*run)(struct Work *work);

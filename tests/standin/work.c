@@ -24,7 +24,7 @@ static u64 span(size_t pitch, const Rectangle *rows)
     return pitch * (rows->height - 1) + rows->width;
 }
 
-static Code copy(const char *call, const Rectangle *rows, Stream *stream)
+static Code copy(const char *call, const Rectangle *rows, Stream *stream, bool waits)
 {
     if (rows->width == 0 || rows->height == 0) {
         return OK;
@@ -40,13 +40,26 @@ static Code copy(const char *call, const Rectangle *rows, Stream *stream)
     work->copy.rows = *rows;
     work->copy.to_plain = to == PLAIN;
     work->copy.from_plain = from == PLAIN;
-    return put(call, stream, work, to == PLAIN || from == PLAIN);
+    return put(call, stream, work, waits || to == PLAIN || from == PLAIN);
 }
 
 Code cuMemcpyAsync(u64 dst, u64 src, size_t len, Stream *stream)
 {
     Rectangle rows = {.dst_device = dst, .src_device = src, .width = len, .height = 1};
-    return copy("cuMemcpyAsync", &rows, stream);
+    return copy("cuMemcpyAsync", &rows, stream, false);
+}
+
+// In the default stream, which other ones do not wait for here.
+Code cuMemcpyHtoD_v2(u64 dst, u64 src, size_t len)
+{
+    Rectangle rows = {.dst_device = dst, .src_device = src, .width = len, .height = 1};
+    return copy("cuMemcpyHtoD", &rows, NULL, true);
+}
+
+Code cuMemcpyDtoH_v2(u64 dst, u64 src, size_t len)
+{
+    Rectangle rows = {.dst_device = dst, .src_device = src, .width = len, .height = 1};
+    return copy("cuMemcpyDtoH", &rows, NULL, true);
 }
 
 // Pieces one after the other, until one is wrong.
@@ -67,7 +80,7 @@ static Code copy_together(const u64 *dsts, const u64 *srcs, const size_t *lens, 
     }
     for (size_t i = 0; i < count; i++) {
         Rectangle rows = {.dst_device = dsts[i], .src_device = srcs[i], .width = lens[i], .height = 1};
-        code = copy("piece of cuMemcpyBatchAsync", &rows, stream);
+        code = copy("piece of cuMemcpyBatchAsync", &rows, stream, false);
         if (code != OK) {
             *failed = i;
             return code;
@@ -100,7 +113,7 @@ Code cuMemcpy2DAsync_v2(const Rectangle *rows, Stream *stream)
         && !(rows->dst_x | rows->dst_y);
     bool fits = rows->src_pitch >= rows->width && rows->dst_pitch >= rows->width && rows->src_pitch <= most
         && rows->dst_pitch <= most;
-    return is_plain && fits ? copy("cuMemcpy2DAsync", rows, stream) : INVALID_VALUE;
+    return is_plain && fits ? copy("cuMemcpy2DAsync", rows, stream, false) : INVALID_VALUE;
 }
 
 // Fills
@@ -182,12 +195,46 @@ Code cuStreamWaitValue64_v2(Stream *stream, u64 addr, u64 value, u32 flags)
     return put("cuStreamWaitValue64", stream, work, false);
 }
 
+static void run_write_value(Work *work)
+{
+    __atomic_store_n((u64 *)reach(work->value.addr, 8), work->value.value, __ATOMIC_RELEASE);
+}
+
+Code cuStreamWriteValue64_v2(Stream *stream, u64 addr, u64 value, u32 flags)
+{
+    if (setting("STANDIN_NO_WAITS", 0)) {
+        return NOT_SUPPORTED;
+    }
+    if (flags != 0 || addr % 8 != 0) {
+        return INVALID_VALUE;
+    }
+    Work *work = make_work(run_write_value, 0);
+    work->value.addr = addr;
+    work->value.value = value;
+    return put("cuStreamWriteValue64", stream, work, false);
+}
+
 // Kernels
 // ---------------------------------------------------------------------------------------------------------
+
+enum { MOST_KERNELS = 64 };
+static u64 launches[MOST_KERNELS];
 
 void run_kernel(Work *work)
 {
     work->kernel.kernel->run(&work->kernel.launch);
+}
+
+// For tests: how often kernels of this name were launched.
+u64 cuStandinLaunches(const char *name)
+{
+    u64 count = 0;
+    for (const Kernel *kernel = kernels; kernel->name; kernel++) {
+        if (strcmp(kernel->name, name) == 0) {
+            count = __atomic_load_n(&launches[kernel - kernels], __ATOMIC_RELAXED);
+        }
+    }
+    return count;
 }
 
 Code cuLaunchKernel(const Kernel *kernel, u32 x, u32 y, u32 z, u32 threads_x, u32 threads_y, u32 threads_z,
@@ -205,6 +252,7 @@ Code cuLaunchKernel(const Kernel *kernel, u32 x, u32 y, u32 z, u32 threads_x, u3
         fprintf(stderr, "stand-in: the arguments of %s are longer than a driver takes\n", kernel->name);
         return INVALID_VALUE;
     }
+    __atomic_add_fetch(&launches[kernel - kernels], 1, __ATOMIC_RELAXED);
     Work *work = make_work(run_kernel, more);
     work->kernel.kernel = kernel;
     work->kernel.launch.blocks = x * y * z;
@@ -216,4 +264,18 @@ Code cuLaunchKernel(const Kernel *kernel, u32 x, u32 y, u32 z, u32 threads_x, u3
         at += (kernel->sizes[i] + 15) / 16 * 16;
     }
     return put("cuLaunchKernel", stream, work, false);
+}
+
+// Attributes say where blocks go, which is nothing here.
+Code cuLaunchKernelEx(const Config *config, const Kernel *kernel, void **args, void **extra)
+{
+    const u32 clusters = 4;
+    for (u32 i = 0; i < config->attribute_count; i++) {
+        const Attribute *attribute = &config->attributes[i];
+        if (attribute->id != clusters || config->grid[0] % attribute->value[0] != 0) {
+            return INVALID_VALUE;
+        }
+    }
+    return cuLaunchKernel(kernel, config->grid[0], config->grid[1], config->grid[2], config->block[0],
+                          config->block[1], config->block[2], config->shared, config->stream, args, extra);
 }

@@ -2,6 +2,7 @@
 
 use super::{
     files::{Kept, above},
+    nodes,
     refusal::{self, limit},
 };
 use ferry_core::{Error, Kind, Result};
@@ -92,6 +93,34 @@ impl Mapping {
         let (at, most) = (nodes.as_ptr(), 8 * size_of_val(&nodes));
         // SAFETY: a mapping of ours, whose bytes do not change; the set of nodes outlives the call.
         unsafe { libc::syscall(libc::SYS_mbind, self.part(0), self.len, PREFERRED, at, most, 0) };
+    }
+
+    /// Has pages that are yet to be touched lie on the memory nodes where they would if the calling thread
+    /// touched them, whichever does. False where the system does not allow that.
+    pub fn place_as_here(&self) -> bool {
+        const DEFAULT: i32 = 0;
+        const PREFERRED: i32 = 1;
+        const LOCAL: i32 = 4;
+        if !nodes::are_several() {
+            return true;
+        }
+        let (mut mode, mut nodes, mut node) = (DEFAULT, [0_u64; 16], 0_u32);
+        let (at, most) = (nodes.as_mut_ptr(), 8 * size_of_val(&nodes));
+        // SAFETY: the mode and the set of nodes of this thread are written, each has the room it is said to.
+        if unsafe { libc::syscall(libc::SYS_get_mempolicy, &mut mode, at, most, 0_usize, 0_usize) } != 0 {
+            return false;
+        }
+        if mode == DEFAULT || mode == LOCAL {
+            // SAFETY: the node of this thread is written, and nothing else is asked for.
+            if unsafe { libc::syscall(libc::SYS_getcpu, 0_usize, &mut node, 0_usize) } != 0 {
+                return false;
+            }
+            (mode, nodes) = (PREFERRED, [0; 16]);
+            let Some(word) = nodes.get_mut(node as usize / 64) else { return false };
+            *word = 1 << (node % 64);
+        }
+        // SAFETY: a mapping of ours, whose bytes do not change; the set of nodes outlives the call.
+        unsafe { libc::syscall(libc::SYS_mbind, self.part(0), self.len, mode, nodes.as_ptr(), most, 0) == 0 }
     }
 
     /// As `bare`, at `wish` if nothing is there.

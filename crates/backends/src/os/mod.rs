@@ -9,7 +9,7 @@
 //! What is not here: anything about devices, streams or copies. Arrows: the modules of this folder import the
 //! core and each other, never `host/` or `cuda/`. At the bottom are `page`, `file_locks` and
 //! `fork`/`files`; `mapping`, `refusal`, `nodes`, `threads/` and `fault/` build on them; `probe/`,
-//! `ranges/` and `shared_table` are on top.
+//! `ranges/`, `prefault` and `shared_table` are on top.
 
 pub mod fault;
 pub(crate) mod file_locks;
@@ -19,6 +19,7 @@ pub(crate) mod machine;
 pub(crate) mod mapping;
 pub mod nodes;
 pub mod page;
+pub(crate) mod prefault;
 pub mod probe;
 mod process_identity;
 pub(crate) mod ranges;

@@ -8,6 +8,12 @@ pub fn exists(node: u32) -> bool {
     contains(&list, node)
 }
 
+/// Whether there are several memory nodes. Where the kernel tells nothing there is one.
+pub fn are_several() -> bool {
+    let list = read_to_string("/sys/devices/system/node/online").unwrap_or_default();
+    list.contains(['-', ','])
+}
+
 /// A list such as `0-1,4`.
 fn contains(list: &str, node: u32) -> bool {
     let number = |text: &str| text.trim().parse::<u32>().ok();

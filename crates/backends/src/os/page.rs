@@ -1,7 +1,8 @@
-//! The sizes of pages of memory: that of this machine, and the smallest of any machine; and reading memory
-//! that may not be there.
+//! The sizes of pages of memory: that of this machine, and the smallest of any machine; bringing pages in;
+//! and reading memory that may not be there.
 
-use std::sync::OnceLock;
+use ferry_core::Access;
+use std::{io, sync::OnceLock};
 
 /// The size of the smallest page of any machine: every page begins at a multiple of it.
 pub const SMALLEST_PAGE: usize = 4096;
@@ -13,6 +14,25 @@ pub fn page_size() -> usize {
         // SAFETY: sysconf has no preconditions.
         usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(SMALLEST_PAGE)
     })
+}
+
+/// Brings pages in that will be accessed so, as far as they are not there. An error if some may not be, or
+/// cannot be brought in. Linux can do so since 5.14.
+pub fn populate(first: usize, len: usize, access: Access) -> io::Result<()> {
+    const POPULATE_READ: i32 = 22;
+    const POPULATE_WRITE: i32 = 23;
+    let advice = if access == Access::Write { POPULATE_WRITE } else { POPULATE_READ };
+    loop {
+        // SAFETY: populating changes no byte; a range that is not ours to touch is refused by the kernel.
+        if unsafe { libc::madvise(first as *mut libc::c_void, len, advice) } == 0 {
+            return Ok(());
+        }
+        let why = io::Error::last_os_error();
+        // The kernel was interrupted, or had no page just now.
+        if !matches!(why.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) {
+            return Err(why);
+        }
+    }
 }
 
 /// Reads memory of this process up to where there is none, and says how many bytes.

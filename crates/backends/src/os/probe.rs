@@ -12,6 +12,7 @@
 //! inside its mapping.
 
 mod mappings;
+pub mod remembered;
 mod stack;
 pub mod survey;
 
@@ -19,7 +20,7 @@ pub use super::page::page_size;
 use super::{
     fault::{self, guarded},
     files,
-    page::SMALLEST_PAGE,
+    page::{self, SMALLEST_PAGE},
     threads::together,
 };
 use ferry_core::{Access, Kind, Result};
@@ -158,21 +159,12 @@ fn absent(first: usize, past: usize) -> Vec<Range<usize>> {
 }
 
 fn populate(first: usize, len: usize, access: Access) -> bool {
-    const POPULATE_READ: i32 = 22;
-    const POPULATE_WRITE: i32 = 23;
-    let advice = if access == Access::Write { POPULATE_WRITE } else { POPULATE_READ };
-    loop {
-        // SAFETY: populating changes no byte; a range that is not ours to touch is refused by the kernel.
-        if unsafe { libc::madvise(first as *mut libc::c_void, len, advice) } == 0 {
-            return true;
-        }
-        match std::io::Error::last_os_error().raw_os_error() {
-            Some(libc::EINTR | libc::EAGAIN) => continue,
-            // The advice is unknown to this kernel, means nothing for this kind of mapping, or is not for
-            // this sandbox.
-            Some(libc::EINVAL | libc::ENOSYS | libc::EPERM) => return in_maps(first, len, access),
-            _ => return false,
-        }
+    match page::populate(first, len, access).map_err(|why| why.raw_os_error()) {
+        Ok(()) => true,
+        // The advice is unknown to this kernel, means nothing for this kind of mapping, or is not for this
+        // sandbox.
+        Err(Some(libc::EINVAL | libc::ENOSYS | libc::EPERM)) => in_maps(first, len, access),
+        Err(_) => false,
     }
 }
 

@@ -4,12 +4,14 @@
 
 mod aborts;
 mod adopted;
+mod chunks;
 mod descriptors;
 mod devices;
 mod gathering;
 mod held;
 mod lists;
 mod lost;
+mod pinned;
 mod reductions;
 mod resting;
 mod room;

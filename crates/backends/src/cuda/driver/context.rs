@@ -19,8 +19,8 @@ use std::{fmt, marker::PhantomData, sync::OnceLock};
 
 /// Attribute of a device: how many multiprocessors it has.
 const MULTIPROCESSORS: i32 = 16;
-/// Attribute of a device: whether its streams can wait for a number of 64 bits in memory.
-const STREAMS_WAIT_FOR_NUMBERS: i32 = 122;
+/// Attribute of a device: whether its streams can wait for a number of 64 bits in memory, and write one.
+const STREAMS_USE_NUMBERS: i32 = 122;
 
 /// The primary context of a GPU, the one that other users of CUDA in the process have too.
 pub struct Context {
@@ -66,8 +66,21 @@ impl Context {
 
     /// Whether streams can wait for a number in memory, as far as the driver says.
     pub fn can_wait_for_numbers(&self) -> bool {
-        let is_refused = self.attribute(STREAMS_WAIT_FOR_NUMBERS) == Some(0);
-        self.driver.calls.cuStreamWaitValue64.is_some() && !is_refused
+        self.driver.calls.cuStreamWaitValue64.is_some() && self.attribute(STREAMS_USE_NUMBERS) != Some(0)
+    }
+
+    /// Whether streams can write a number into memory, as the driver says.
+    pub fn can_write_numbers(&self) -> bool {
+        self.driver.calls.cuStreamWriteValue64.is_some() && self.attribute(STREAMS_USE_NUMBERS) == Some(1)
+    }
+
+    /// Bytes of the GPU's memory, in use or not, as far as the driver says. It knows that without asking the
+    /// GPU.
+    pub fn gpu_memory(&self) -> usize {
+        let (ask, mut bytes) = (self.driver.calls.cuDeviceTotalMem, 0);
+        // SAFETY: `bytes` receives the number.
+        let code = ask.map(|ask| unsafe { ask(&mut bytes, self.device) });
+        if code == Some(SUCCESS) { bytes } else { usize::MAX }
     }
 
     fn attribute(&self, which: i32) -> Option<i32> {

@@ -11,6 +11,7 @@ use libloading::Library;
 use std::{
     ffi::{CStr, c_char, c_void},
     fmt, mem, ptr,
+    sync::OnceLock,
 };
 
 /// The driver, initialised.
@@ -20,7 +21,12 @@ pub struct Driver {
     pub(super) copy_batch: Option<CopyBatch>,
     /// Memory that this library has taken for itself.
     pub(super) own: Mutex<CountedRanges>,
+    /// Whether all GPUs reach registered memory by the host's addresses, once that was asked.
+    shares_host_addresses: OnceLock<bool>,
 }
+
+/// Attribute of a device: whether it reaches registered memory by the host's addresses.
+const REGISTERED_BY_HOST_ADDRESS: i32 = 91;
 
 impl Driver {
     /// Loads and initialises the driver library called `name`.
@@ -35,7 +41,8 @@ impl Driver {
         mem::forget(library);
         let calls = calls
             .map_err(|why| refuse(format!("{name} is no CUDA driver that we know: {}", reason(&why))))?;
-        let mut driver = Driver { calls, copy_batch: None, own: Mutex::default() };
+        let (own, shares_host_addresses) = (Mutex::default(), OnceLock::new());
+        let mut driver = Driver { calls, copy_batch: None, own, shares_host_addresses };
         // SAFETY: no preconditions.
         let code = unsafe { (driver.calls.cuInit)(0) };
         driver.check("cuInit", code).map_err(|why| refuse(why.to_string()))?;
@@ -62,6 +69,24 @@ impl Driver {
         self.check("cuDeviceGetCount", code)?;
         let none = || Kind::Unsupported.because("the cuda backend: the driver is there, but no GPU");
         u32::try_from(count).ok().filter(|count| *count > 0).ok_or_else(none)
+    }
+
+    /// Whether all GPUs reach registered memory by the host's addresses, as they do memory that the driver
+    /// made.
+    pub(super) fn shares_host_addresses(&self) -> bool {
+        *self.shares_host_addresses.get_or_init(|| {
+            let Some(ask) = self.calls.cuDeviceGetAttribute else { return false };
+            let does = |ordinal: u32| {
+                let (mut device, mut value) = (0, 0);
+                // SAFETY: `device` receives the device.
+                let found = unsafe { (self.calls.cuDeviceGet)(&mut device, ordinal as i32) };
+                // SAFETY: `value` receives the number, if the device is one.
+                found == SUCCESS
+                    && unsafe { ask(&mut value, REGISTERED_BY_HOST_ADDRESS, device) } == SUCCESS
+                    && value == 1
+            };
+            self.gpus().is_ok_and(|gpus| (0..gpus).all(does))
+        })
     }
 
     /// Makes a result of a code that `call` returned.

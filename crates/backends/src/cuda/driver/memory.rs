@@ -74,6 +74,11 @@ impl Current<'_> {
         self.check(format_args!("cuMemFreeHost of {at:#x}"), code)
     }
 
+    /// Whether every device reaches pinned memory by the host's addresses.
+    pub fn shares_host_addresses(&self) -> bool {
+        self.driver().shares_host_addresses()
+    }
+
     /// Pins (page-locks) memory that exists. The driver refuses what it cannot lock, and pages that it has
     /// locked already.
     pub fn pin(&self, base: usize, len: usize) -> Result<()> {

@@ -26,6 +26,7 @@ pub use contexts::Contexts;
 pub use copies::MAX_PITCH;
 pub use handles::{EventHandle, KernelHandle, StreamHandle};
 pub use implicit_sync::ImplicitSync;
+pub use kernels::arg;
 pub use library::Driver;
 pub use memory::Allocation;
 pub use streams::StreamCallback;

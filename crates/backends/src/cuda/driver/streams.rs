@@ -16,6 +16,8 @@ const EVENT_TIMED: u32 = 0;
 const EVENT_UNTIMED: u32 = 2;
 /// A stream waits until the number in memory is no less than the one given.
 const WAIT_UNTIL_AS_LARGE: u32 = 0;
+/// A stream writes a number behind a memory fence: whoever sees it sees all that came before it.
+const WRITE_BEHIND_A_FENCE: u32 = 0;
 /// A stream that takes work to run, and not into a graph.
 const CAPTURES_NOTHING: i32 = 0;
 
@@ -34,6 +36,22 @@ impl Current<'_> {
         // SAFETY: `stream` receives the stream.
         let code = unsafe { (self.driver().calls.cuStreamCreate)(&mut stream, STREAM_NON_BLOCKING) };
         self.check("cuStreamCreate", code).map(|()| StreamHandle(stream))
+    }
+
+    /// A stream of this context whose work goes before that of others when a multiprocessor is free, if the
+    /// driver has such streams.
+    pub fn create_urgent_stream(&self) -> Result<StreamHandle> {
+        let calls = &self.driver().calls;
+        let (Some(ask), Some(create)) = (calls.cuCtxGetStreamPriorityRange, calls.cuStreamCreateWithPriority)
+        else {
+            return self.create_stream();
+        };
+        let (mut least, mut most, mut stream) = (0, 0, 0);
+        // SAFETY: both receive a number.
+        self.check("cuCtxGetStreamPriorityRange", unsafe { ask(&mut least, &mut most) })?;
+        // SAFETY: `stream` receives the stream.
+        let code = unsafe { create(&mut stream, STREAM_NON_BLOCKING, most) };
+        self.check("cuStreamCreateWithPriority", code).map(|()| StreamHandle(stream))
     }
 
     /// Destroys a stream; the driver finishes what is in it.
@@ -77,6 +95,19 @@ impl Current<'_> {
         // SAFETY: the stream is alive, as every handle; the caller vouches for the number.
         let code = unsafe { call(stream.0, at, number, WAIT_UNTIL_AS_LARGE) };
         self.check("cuStreamWaitValue64", code)
+    }
+
+    /// The stream writes `number` to `at`. Whoever sees it there sees all that the stream did before.
+    ///
+    /// # Safety
+    /// There is a number of 64 bits in page-locked memory at `at`, and it stays there until the stream has
+    /// written it.
+    pub unsafe fn write_number(&self, stream: StreamHandle, at: usize, number: u64) -> Result<()> {
+        let lacking = || Kind::Unsupported.because("this CUDA driver has no cuStreamWriteValue64");
+        let call = self.driver().calls.cuStreamWriteValue64.ok_or_else(lacking)?;
+        // SAFETY: the stream is alive, as every handle; the caller vouches for the number.
+        let code = unsafe { call(stream.0, at, number, WRITE_BEHIND_A_FENCE) };
+        self.check("cuStreamWriteValue64", code)
     }
 
     /// Has the driver call `callback` when the stream gets here. If it refuses, the callback comes back.

@@ -104,6 +104,43 @@ impl BatchAttributes {
         BatchAttributes { src_access_order: 1, src_location: [0; 2], dst_location: [0; 2], flags: 0 };
 }
 
+/// How a kernel is launched (`CUlaunchConfig`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchConfig {
+    /// Blocks of the grid.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Bytes of shared memory that are given at the launch.
+    pub shared: u32,
+    /// Where it is launched.
+    pub stream: Handle,
+    /// What else is said of it.
+    pub attributes: *const LaunchAttribute,
+    /// How much that is.
+    pub attribute_count: u32,
+}
+
+/// What else is said of a launch (`CUlaunchAttribute`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchAttribute {
+    id: u32,
+    unused: u32,
+    value: [u32; 16],
+}
+
+impl LaunchAttribute {
+    /// Blocks go to neighbouring multiprocessors in clusters of so many.
+    pub const fn clusters_of(blocks: u32) -> LaunchAttribute {
+        const CLUSTER_DIMENSION: u32 = 4;
+        let mut value = [0; 16];
+        (value[0], value[1], value[2]) = (blocks, 1, 1);
+        LaunchAttribute { id: CLUSTER_DIMENSION, unused: 0, value }
+    }
+}
+
 /// cuMemcpyBatchAsync: destinations, sources, lengths and number of segments; attributes, the first segment
 /// that each is about, and how many; which segment was refused; the stream.
 pub type CopyBatch = unsafe extern "C" fn(
@@ -192,9 +229,15 @@ functions! {
     }
     optional {
         cuDeviceGetAttribute = "cuDeviceGetAttribute" (*mut i32, i32, i32);
+        cuStreamCreateWithPriority = "cuStreamCreateWithPriority" (*mut Handle, u32, i32);
+        cuCtxGetStreamPriorityRange = "cuCtxGetStreamPriorityRange" (*mut i32, *mut i32);
+        cuLaunchKernelEx = "cuLaunchKernelEx"
+            (*const LaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void);
+        cuDeviceTotalMem = "cuDeviceTotalMem_v2" (*mut usize, i32);
         cuStreamGetCtx = "cuStreamGetCtx" (Handle, *mut Handle);
         cuStreamIsCapturing = "cuStreamIsCapturing" (Handle, *mut i32);
         cuStreamWaitValue64 = "cuStreamWaitValue64_v2" (Handle, usize, u64, u32);
+        cuStreamWriteValue64 = "cuStreamWriteValue64_v2" (Handle, usize, u64, u32);
         cuGetProcAddress = "cuGetProcAddress_v2" (*const c_char, *mut *mut c_void, i32, u64, *mut i32);
         cuIpcGetMemHandle = "cuIpcGetMemHandle" (*mut IpcHandle, usize);
         cuIpcOpenMemHandle = "cuIpcOpenMemHandle_v2" (*mut usize, IpcHandle, u32);

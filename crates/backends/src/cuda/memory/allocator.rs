@@ -1,12 +1,14 @@
 //! The allocator: blocks of device memory and of page-locked memory, made of the driver's allocations.
 //!
-//! Memory comes from the free list or from the driver, and counts against the quota of its device. Freed
-//! memory goes into quarantine, from there into the free list, and what is too much goes back to the driver:
-//! at once, or deferred while a stream is held, since to take memory back the driver waits for all streams.
+//! Memory comes from the free list, from a chunk, from the driver or, if it is page-locked and large, from
+//! the system ([`MappedPinned`]), and counts against the quota of its device. Freed memory goes into
+//! quarantine, from there into the free list or its chunk, and what is too much goes back to the driver: at
+//! once, or deferred while a stream is held, since to take memory back the driver waits for all streams.
 
 use crate::cuda::{
     driver::{Contexts, Current, ImplicitSync},
-    memory::allocations::Allocations,
+    memory::allocations::{Allocations, Reclaimed},
+    memory::mapped_pinned::MappedPinned,
     memory::{free_list, quota::Quota, quota::out_of_memory},
 };
 use crate::unallocated;
@@ -16,6 +18,9 @@ use ferry_core::{
     table::GRANULE,
 };
 
+/// A GPU has room for so many chunks at least: on a small one they are small.
+const MIN_CHUNKS: usize = 64;
+
 /// The allocator of all devices of a backend.
 pub struct Allocator {
     me: Weak<Allocator>,
@@ -23,13 +28,23 @@ pub struct Allocator {
     sync: Arc<ImplicitSync>,
     quotas: Vec<Quota>,
     allocations: Mutex<Allocations>,
+    mapped: MappedPinned,
+    /// Held to make a chunk or a slab: whoever needs one as well finds room in the one that is made.
+    making: Mutex<()>,
 }
 
 impl Allocator {
     /// An allocator for devices with these quotas.
     pub fn new(contexts: Arc<Contexts>, sync: Arc<ImplicitSync>, quotas: Vec<Quota>) -> Arc<Allocator> {
-        let allocations = Mutex::default();
-        Arc::new_cyclic(|me| Allocator { me: me.clone(), contexts, sync, quotas, allocations })
+        Arc::new_cyclic(|me| Allocator {
+            me: me.clone(),
+            contexts,
+            sync,
+            quotas,
+            allocations: Mutex::default(),
+            mapped: MappedPinned::default(),
+            making: Mutex::default(),
+        })
     }
 
     /// What a device has of its memory.
@@ -68,9 +83,9 @@ impl Allocator {
         self.give_back(&mut allocations, home)
     }
 
-    /// The driver's allocation around `addr` is lent to another process: where it starts, if it is one of
-    /// ours.
-    pub fn lend(&self, addr: usize) -> Option<usize> {
+    /// The driver's allocation around `addr` is lent to another process: its start and its length, if it is
+    /// one of ours.
+    pub fn lend(&self, addr: usize) -> Option<(usize, usize)> {
         lock(&self.allocations).lend(addr)
     }
 
@@ -103,71 +118,71 @@ impl Allocator {
         }
     }
 
-    /// Takes memory from the driver. Where it has none left, memory that is not in use goes back to it, as
-    /// far as that is needed.
-    fn take(&self, current: &Current<'_>, home: Home, len: usize) -> Result<usize> {
+    /// Memory of `len` bytes at a multiple of `align`, which is returned. Where the driver has none left,
+    /// memory that is not in use goes back to it, as far as that is needed.
+    fn make(&self, current: &Current<'_>, home: Home, len: usize, align: usize) -> Result<usize> {
         loop {
-            match try_take(current, home, len) {
+            if let Some(start) = self.reuse(current, home, len, align) {
+                return Ok(start);
+            }
+            match self.make_alone(current, home, len, align) {
                 Err(error) if error.kind == Kind::OutOfMemory => {
-                    if !self.could_ever_have(home, len)? || !self.make_room(home, len)? {
+                    let may_come = self.could_ever_have(home, len, align)?;
+                    if !may_come || !self.make_room(home, len, align)? {
                         return Err(error);
                     }
                 }
-                taken => return taken,
+                made => return made,
             }
         }
     }
 
-    /// Whether so much could be had if all that is not in use were given back. A request beyond all bounds
-    /// must not end the quarantine of anything.
-    fn could_ever_have(&self, home: Home, len: usize) -> Result<bool> {
-        Ok(match home {
-            Home::Device(id) => len <= self.gpu_memory(id)?.0,
-            Home::Host => len <= machine_memory(),
+    /// Memory that is there and not in use, or a part of a new chunk or slab if that will do.
+    fn reuse(&self, current: &Current<'_>, home: Home, len: usize, align: usize) -> Option<usize> {
+        let again = || lock(&self.allocations).reuse(home, len, align);
+        again().or_else(|| {
+            let _one = lock(&self.making);
+            again().or_else(|| {
+                match home {
+                    Home::Host => self.add_slab(current, len, align)?,
+                    Home::Device(id) => self.add_chunk(current, id, len)?,
+                }
+                again()
+            })
         })
     }
 
-    /// Gives back what is not in use, the oldest first, until that is `len` bytes. False if there was
-    /// nothing, or a stream is held.
-    fn make_room(&self, home: Home, len: usize) -> Result<bool> {
-        let (mut allocations, mut given) = (lock(&self.allocations), 0);
-        for home in self.contexts.homes_beside(home) {
-            while given < len
-                && let Some(start) = allocations.oldest(home)
-            {
-                match self.sync.unless_held(|| self.give_unused(home, start)) {
-                    Some(gone) => gone?,
-                    None => return Ok(given > 0),
-                }
-                given += allocations.forget(start);
-            }
-        }
-        Ok(given > 0)
-    }
-
-    /// Memory of the free list, or of page-locked memory a part of a new slab if that will do.
-    fn reuse(&self, current: &Current<'_>, home: Home, len: usize, align: usize) -> Option<usize> {
-        let again = lock(&self.allocations).reuse(home, len, align);
-        if again.is_some() || home != Home::Host {
-            return again;
-        }
+    /// Has the driver make a slab of page-locked memory, if `len` bytes are few.
+    fn add_slab(&self, current: &Current<'_>, len: usize, align: usize) -> Option<()> {
         let part = free_list::part(len).filter(|_| align == GRANULE)?;
-        let start = try_take(current, Home::Host, free_list::SLAB).ok()?;
+        let start = self.take(current, Home::Host, free_list::SLAB).ok()?;
         if start % GRANULE != 0 {
             // SAFETY: taken just now.
-            unsafe { give(current, Home::Host, start).ok()? };
+            unsafe { self.give(current, Home::Host, start).ok()? };
             return None;
         }
-        let mut allocations = lock(&self.allocations);
-        allocations.add_slab(start, part);
-        allocations.reuse(home, len, align)
+        lock(&self.allocations).add_slab(start, part);
+        Some(())
     }
 
-    /// Memory of `len` bytes at a multiple of `align`, which is returned.
-    fn make(&self, current: &Current<'_>, home: Home, len: usize, align: usize) -> Result<usize> {
-        if let Some(start) = self.reuse(current, home, len, align) {
-            return Ok(start);
-        }
+    /// Has the driver make a chunk for blocks like one of `len` bytes, if that is worth it and there is room.
+    fn add_chunk(&self, current: &Current<'_>, id: DeviceId, len: usize) -> Option<()> {
+        let (home, quota) = (Home::Device(id), &self.quotas[id as usize]);
+        let total = quota.total(|| Ok(self.gpu_memory(id)?.1)).ok()?;
+        let most = current.context().gpu_memory() / MIN_CHUNKS;
+        let chunk = {
+            let allocations = lock(&self.allocations);
+            // What is idle beside pieces in use counts as if it were in use: other devices do not get it.
+            let left = quota.left(total).saturating_sub(allocations.unused(home));
+            allocations.chunk_len(home, len, left.min(most))?
+        };
+        let start = self.take(current, home, chunk).ok()?;
+        lock(&self.allocations).add_chunk(start, chunk, home, len);
+        Some(())
+    }
+
+    /// Memory of the driver's for one block.
+    fn make_alone(&self, current: &Current<'_>, home: Home, len: usize, align: usize) -> Result<usize> {
         let (mut size, mut start) = (len, self.take(current, home, len)?);
         if start % align != 0 {
             {
@@ -181,6 +196,41 @@ impl Allocator {
         }
         lock(&self.allocations).add(start, size, home);
         Ok(start.next_multiple_of(align))
+    }
+
+    /// Whether so much could be had if all that is not in use were given back. A request beyond all bounds
+    /// must not end the quarantine of anything.
+    fn could_ever_have(&self, home: Home, len: usize, align: usize) -> Result<bool> {
+        let Home::Device(id) = home else { return Ok(len <= machine_memory()) };
+        let (free, _) = self.contexts.open(id)?.enter()?.memory_info()?;
+        let allocations = lock(&self.allocations);
+        let reclaimable: usize =
+            self.contexts.homes_beside(home).map(|home| allocations.reclaimable(home)).sum();
+        Ok(len <= free + reclaimable || allocations.could_have_room(home, len, align))
+    }
+
+    /// Gives back what is not in use, the oldest first, until that is `len` bytes, or until there is room for
+    /// them in a chunk. False if there was nothing, or a stream is held.
+    fn make_room(&self, home: Home, len: usize, align: usize) -> Result<bool> {
+        let (mut allocations, mut given) = (lock(&self.allocations), 0);
+        for beside in self.contexts.homes_beside(home) {
+            while given < len
+                && let Some(next) = allocations.reclaim(beside)
+            {
+                match next {
+                    Reclaimed::Part if allocations.has_room(home, len, align) => return Ok(true),
+                    Reclaimed::Part => {}
+                    Reclaimed::Whole(start) => {
+                        match self.sync.unless_held(|| self.give_unused(beside, start)) {
+                            Some(gone) => gone?,
+                            None => return Ok(given > 0),
+                        }
+                        given += allocations.forget(beside, start);
+                    }
+                }
+            }
+        }
+        Ok(given > 0)
     }
 
     /// The error of a request for `len` bytes that the driver refused.
@@ -208,15 +258,38 @@ impl Allocator {
                 None if self.give_back_later(allocations) => return Ok(()),
                 None => continue,
             }
-            allocations.forget(start);
+            allocations.forget(home, start);
         }
         Ok(())
     }
 
     /// Gives an allocation back that is not in use. What a lost device had is gone with it.
     fn give_unused(&self, home: Home, start: usize) -> Result<()> {
-        // SAFETY: it is or was in quarantine: the core has seen every op that could reach it complete.
-        self.contexts.of(home)?.unless_lost(|current| unsafe { give(current, home, start) })
+        // SAFETY: nothing of it is in use: the core has seen every op that could reach any of it complete.
+        self.contexts.of(home)?.unless_lost(|current| unsafe { self.give(current, home, start) })
+    }
+
+    /// Takes memory from the driver, or from the system.
+    fn take(&self, current: &Current<'_>, home: Home, len: usize) -> Result<usize> {
+        match home {
+            Home::Host => self.mapped.make(current, len).map_or_else(|| current.alloc_pinned(len), Ok),
+            Home::Device(_) => current.alloc_device(len),
+        }
+    }
+
+    /// Gives it back.
+    ///
+    /// # Safety
+    /// `start` came from `take` with this home, and nothing uses the memory.
+    unsafe fn give(&self, current: &Current<'_>, home: Home, start: usize) -> Result<()> {
+        match home {
+            // SAFETY: the caller's promise.
+            Home::Host => unsafe { self.mapped.free(current, start) }
+                // SAFETY: the caller's promise.
+                .unwrap_or_else(|| unsafe { current.free_pinned(start) }),
+            // SAFETY: the caller's promise.
+            Home::Device(_) => unsafe { current.free_device(start) },
+        }
     }
 
     /// Does so when no stream is held. False if none is now.
@@ -240,13 +313,14 @@ impl Allocator {
     fn give_back_all(&self) {
         let mut allocations = lock(&self.allocations);
         for home in allocations.homes() {
-            while let Some(start) = allocations.oldest(home) {
+            while let Some(next) = allocations.reclaim(home) {
+                let Reclaimed::Whole(start) = next else { continue };
                 // Where the driver is gone already, at the end of the process, there is nothing to give back
                 // to.
                 if self.give_unused(home, start).is_err() {
                     break;
                 }
-                allocations.forget(start);
+                allocations.forget(home, start);
             }
         }
     }
@@ -255,27 +329,6 @@ impl Allocator {
 impl Drop for Allocator {
     fn drop(&mut self) {
         self.give_back_all();
-    }
-}
-
-/// Takes memory from the driver.
-fn try_take(current: &Current<'_>, home: Home, len: usize) -> Result<usize> {
-    match home {
-        Home::Host => current.alloc_pinned(len),
-        Home::Device(_) => current.alloc_device(len),
-    }
-}
-
-/// Gives it back.
-///
-/// # Safety
-/// `start` came from `try_take` with this home, and nothing uses the memory.
-unsafe fn give(current: &Current<'_>, home: Home, start: usize) -> Result<()> {
-    match home {
-        // SAFETY: the caller's promise.
-        Home::Host => unsafe { current.free_pinned(start) },
-        // SAFETY: the caller's promise.
-        Home::Device(_) => unsafe { current.free_device(start) },
     }
 }
 

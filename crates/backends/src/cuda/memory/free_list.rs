@@ -13,7 +13,7 @@ const MIN_PART: usize = 4096;
 /// Bytes of the largest part of a slab.
 const MAX_PART: usize = 256 << 10;
 /// How many bytes are kept that are not in use.
-const MAX_KEPT: usize = 64 << 20;
+pub const MAX_KEPT: usize = 64 << 20;
 
 /// What can be used again of one home.
 #[derive(Default)]

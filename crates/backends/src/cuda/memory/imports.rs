@@ -1,9 +1,9 @@
 //! Memory of other processes on the same GPU: sharing ours, importing theirs.
 //!
-//! The driver opens an allocation of another process as a whole. Where the same memory is here already, or
-//! where it does not start at a page, an import has addresses that are set aside for it and stand for it in
-//! the core's table only. To close one the driver waits for all streams, so that is deferred while a stream
-//! is held.
+//! The driver opens an allocation of another process as a whole, and several imports may lie in one: what is
+//! opened beside them is the other process's, and refused. Where the same memory is here already, or where it
+//! does not start at a page, an import has addresses that are set aside for it and stand for it in the core's
+//! table only. To close one the driver waits for all streams, so that is deferred while a stream is held.
 
 use crate::cuda::{
     driver::{Contexts, ImplicitSync},
@@ -31,10 +31,11 @@ impl Imports {
         Imports { contexts, sync, reservations, table: Arc::default() }
     }
 
-    /// What another process imports `block` with, which lies in the driver's allocation at `start`.
-    pub fn export(&self, block: &Block, start: usize) -> Result<Shared> {
-        let handle = self.contexts.of(block.home)?.enter()?.ipc_handle(start)?;
-        IpcMessage::new(handle, start, block.at).write(block.len)
+    /// What another process imports `block` with, which lies in the driver's allocation with this start and
+    /// length.
+    pub fn export(&self, block: &Block, allocation: (usize, usize)) -> Result<Shared> {
+        let handle = self.contexts.of(block.home)?.enter()?.ipc_handle(allocation.0)?;
+        IpcMessage::new(handle, allocation, block.at).write(block.len)
     }
 
     /// As [`Sharing::import`](ferry_core::Sharing::import).
@@ -45,10 +46,11 @@ impl Imports {
         let at = opened.map_or(message.at, |start| start + message.skip);
         let (mut table, mut base) = (lock(&self.table), at);
         // The same memory may be here already: then it has addresses that only the core knows.
-        let is_reserved = opened.is_none() || at % GRANULE != 0 || table.meets(at, shared.len);
+        let is_reserved = opened.is_none() || at % GRANULE != 0 || table.has_import(at, shared.len);
         if is_reserved {
             base = self.reservations.reserve(shared.len, GRANULE, 0)?;
         }
+        let opened = opened.map(|start| (start, message.whole));
         table.add(base, Import { opened, at, is_reserved, len: shared.len });
         Ok(Block { base, len: shared.len, home: Home::Device(device), at, page: GRANULE, origin })
     }
@@ -67,7 +69,7 @@ impl Imports {
                 reservations.release(base);
             }
         };
-        let Some(start) = opened else {
+        let Some((start, _)) = opened else {
             forget();
             return Ok(());
         };
@@ -80,7 +82,8 @@ impl Imports {
         })
     }
 
-    /// Whether the range, or its address if it is empty, reaches into imported memory.
+    /// Whether the range, or its address if it is empty, reaches into imported memory, or into what was
+    /// opened with it.
     pub fn meets(&self, addr: usize, len: usize) -> bool {
         lock(&self.table).meets(addr, len)
     }
@@ -92,13 +95,15 @@ pub struct ImportTable {
     by_base: HashMap<usize, Import>,
     /// All addresses of it, the driver's too.
     ranges: CountedRanges,
+    /// The allocations that it lies in.
+    opened: CountedRanges,
 }
 
 /// An import, and how it is given back.
 #[derive(Debug)]
 pub struct Import {
-    /// What the driver opened, unless the memory is this process's.
-    pub opened: Option<usize>,
+    /// The start and the length of what the driver opened, unless the memory is this process's.
+    pub opened: Option<(usize, usize)>,
     /// Where the driver has it. Several imports of the same memory have this in common.
     pub at: usize,
     /// Whether its addresses were set aside for it.
@@ -112,6 +117,7 @@ impl ImportTable {
     pub fn add(&mut self, base: usize, import: Import) {
         let len = import.len.next_multiple_of(GRANULE);
         import.starts(base).for_each(|start| self.ranges.add(start, len));
+        import.opened.iter().for_each(|(start, len)| self.opened.add(*start, *len));
         self.by_base.insert(base, import);
     }
 
@@ -123,11 +129,17 @@ impl ImportTable {
     /// It was given back.
     pub fn forget(&mut self, base: usize, import: &Import) {
         import.starts(base).for_each(|start| self.ranges.remove(start));
+        import.opened.iter().for_each(|(start, _)| self.opened.remove(*start));
     }
 
     /// Whether any of the range is imported.
-    pub fn meets(&self, addr: usize, len: usize) -> bool {
+    pub fn has_import(&self, addr: usize, len: usize) -> bool {
         self.ranges.meets(addr, len)
+    }
+
+    /// Whether any of the range is imported, or was opened with what is.
+    pub fn meets(&self, addr: usize, len: usize) -> bool {
+        self.has_import(addr, len) || self.opened.meets(addr, len)
     }
 }
 
@@ -146,7 +158,8 @@ mod tests {
     #[test]
     fn imported_addresses_are_known_until_they_are_given_back() {
         let mut imports = ImportTable::default();
-        imports.add(0x4000, Import { opened: Some(0x4000), at: 0x4000, is_reserved: false, len: 5000 });
+        let opened = Some((0x4000, 0x2000));
+        imports.add(0x4000, Import { opened, at: 0x4000, is_reserved: false, len: 5000 });
         assert!(imports.meets(0x5fff, 1) && imports.meets(0, 0x4001) && !imports.meets(0x6000, 1));
         let import = imports.remove(0x4000).expect("imported");
         assert!(imports.remove(0x4000).is_none() && imports.meets(0x4000, 1));
@@ -159,7 +172,8 @@ mod tests {
         for order in [[0x4000, 0x9000], [0x9000, 0x4000]] {
             let mut imports = ImportTable::default();
             for (base, is_reserved) in [(0x4000, false), (0x9000, true)] {
-                imports.add(base, Import { opened: Some(0x4000), at: 0x4000, is_reserved, len: 4096 });
+                let opened = Some((0x4000, 0x1000));
+                imports.add(base, Import { opened, at: 0x4000, is_reserved, len: 4096 });
             }
             let [first, last] = order;
             let import = imports.remove(first).expect("imported");
@@ -170,5 +184,22 @@ mod tests {
             imports.forget(last, &import);
             assert!(!imports.meets(0, usize::MAX), "{first:#x} first");
         }
+    }
+
+    #[test]
+    fn what_was_opened_beside_an_import_is_known_until_the_last_import_there_is_given_back() {
+        let mut imports = ImportTable::default();
+        let opened = Some((0x10_0000, 0x1_0000));
+        for base in [0x10_2000, 0x10_8000] {
+            assert!(!imports.has_import(base, 4096), "another import of the same allocation is no obstacle");
+            imports.add(base, Import { opened, at: base, is_reserved: false, len: 4096 });
+        }
+        assert!(imports.meets(0x10_0000, 1) && imports.meets(0x10_ffff, 1) && !imports.meets(0x11_0000, 9));
+        let first = imports.remove(0x10_2000).expect("imported");
+        imports.forget(0x10_2000, &first);
+        assert!(!imports.has_import(0x10_2000, 4096) && imports.meets(0x10_2000, 1), "opened for the other");
+        let last = imports.remove(0x10_8000).expect("imported");
+        imports.forget(0x10_8000, &last);
+        assert!(!imports.meets(0, usize::MAX));
     }
 }

@@ -13,7 +13,10 @@ use std::{
 };
 
 /// The first word of a file that has a message.
-const MAGIC: u64 = u64::from_le_bytes(*b"ferrycuM");
+const MAGIC: u64 = u64::from_le_bytes(*b"ferrycuN");
+
+/// No allocation is larger than the addresses of a process.
+const MAX_ALLOCATION: usize = 1 << 47;
 
 /// The handle of an allocation, and where the shared memory lies in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,8 @@ pub struct IpcMessage {
     pub handle: IpcHandle,
     /// How far behind the allocation's start the memory is.
     pub skip: usize,
+    /// The length of the allocation: what is opened with the handle.
+    pub whole: usize,
     /// The address in the process that shares it, where the driver opens nothing.
     pub at: usize,
     /// A number that stands for that process.
@@ -29,11 +34,11 @@ pub struct IpcMessage {
 }
 
 impl IpcMessage {
-    const LEN: usize = 64 + 4 * 8;
+    const LEN: usize = 64 + 5 * 8;
 
-    /// For memory of this process.
-    pub fn new(handle: IpcHandle, start: usize, at: usize) -> IpcMessage {
-        IpcMessage { handle, skip: at - start, at, process: this_process() }
+    /// For memory of this process, in an allocation with this start and length.
+    pub fn new(handle: IpcHandle, (start, whole): (usize, usize), at: usize) -> IpcMessage {
+        IpcMessage { handle, skip: at - start, whole, at, process: this_process() }
     }
 
     /// Whether the memory is this process's.
@@ -43,7 +48,8 @@ impl IpcMessage {
 
     /// Writes it into a new file.
     pub fn write(&self, len: usize) -> Result<Shared> {
-        let words = [MAGIC, self.skip as u64, self.at as u64, self.process].map(u64::to_le_bytes);
+        let words = [MAGIC, self.skip as u64, self.at as u64, self.process, self.whole as u64];
+        let words = words.map(u64::to_le_bytes);
         let bytes = [&self.handle.0[..], words.as_flattened()].concat();
         let failed = |why: io::Error| Kind::Device.because(format!("a file for another process: {why}"));
         let file = above(new_file).map_err(failed)?;
@@ -66,7 +72,13 @@ impl IpcMessage {
             return Err(Kind::BadAddress.because("the other process uses another backend"));
         }
         let handle = IpcHandle(std::array::from_fn(|byte| bytes[byte]));
-        Ok(IpcMessage { handle, skip: word(1) as usize, at: word(2) as usize, process: word(3) })
+        let [skip, at, whole] = [1, 2, 4].map(|index| word(index) as usize);
+        if whole > MAX_ALLOCATION || skip > whole || shared.len > whole - skip {
+            let note =
+                format!("{} bytes at {skip} of an allocation of {whole} in another process", shared.len);
+            return Err(Kind::OutOfBounds.because(note));
+        }
+        Ok(IpcMessage { handle, skip, whole, at, process: word(3) })
     }
 }
 
@@ -92,10 +104,11 @@ mod tests {
 
     #[test]
     fn a_message_says_the_same_at_the_other_end() {
-        let message = IpcMessage::new(IpcHandle(std::array::from_fn(|byte| byte as u8)), 0x1200, 0x2000);
+        let handle = IpcHandle(std::array::from_fn(|byte| byte as u8));
+        let message = IpcMessage::new(handle, (0x1200, 0x9000), 0x2000);
         let shared = message.write(5000).expect("a file");
         assert_eq!((IpcMessage::read(&shared), shared.len), (Ok(message), 5000));
-        assert!(message.is_ours() && message.skip == 0xe00);
+        assert!(message.is_ours() && message.skip == 0xe00 && message.whole == 0x9000);
         assert!(!IpcMessage { process: message.process ^ 1, ..message }.is_ours());
         let mut bad = shared;
         for offset in [1, 5050] {
@@ -106,5 +119,9 @@ mod tests {
                 "no message there"
             );
         }
+        bad = message.write(5000).expect("a file");
+        bad.len = 0x9000 - 0xe00 + 1;
+        let why = IpcMessage::read(&bad).expect_err("more than is opened");
+        assert_eq!(why.kind, Kind::OutOfBounds, "{why}");
     }
 }

@@ -11,10 +11,12 @@
 
 mod allocations;
 mod allocator;
+mod chunks;
 mod foreign;
 mod free_list;
 mod imports;
 mod ipc;
+mod mapped_pinned;
 mod pinned_ranges;
 mod quota;
 mod registrations;
@@ -31,6 +33,13 @@ use imports::Imports;
 pub use pinned_ranges::PinnedRanges;
 pub use quota::Quota;
 use registrations::Registrations;
+use std::cell::Cell;
+
+thread_local! {
+    /// The address that was located last, if only that one byte was asked about and the driver does not know
+    /// it. The core asks where a range begins first, and next about all of it: the driver has said it then.
+    static UNKNOWN_TO_DRIVER: Cell<Option<usize>> = const { Cell::new(None) };
+}
 
 /// All memory that a backend knows.
 pub struct Memory {
@@ -84,8 +93,8 @@ impl Memory {
     /// As [`Sharing::share`](ferry_core::Sharing::share).
     pub fn share(&self, block: &Block) -> Result<Shared> {
         let imported = || Kind::BadAddress.because(format!("{block} is another process's, which shares it"));
-        let start = self.allocator.lend(block.at).ok_or_else(imported)?;
-        self.imports.export(block, start)
+        let allocation = self.allocator.lend(block.at).ok_or_else(imported)?;
+        self.imports.export(block, allocation)
     }
 
     /// As [`Backend::locate`](ferry_core::Backend::locate). The core asks about addresses that are in no
@@ -103,14 +112,18 @@ impl Memory {
         }
         // The core knows of no registration here: it is over, though copies may still use the pages, or does
         // not reach so far.
-        let is_pinned = lock(self.registrations.pinned()).meets(addr, len);
-        let found = if is_pinned { None } else { foreign::locate(&self.contexts, addr, len)? };
+        let is_known = UNKNOWN_TO_DRIVER.take() == Some(addr) && len > 0;
+        let is_plain = is_known || lock(self.registrations.pinned()).meets(addr, len);
+        let found = if is_plain { None } else { foreign::locate(&self.contexts, addr, len)? };
+        if len == 0 && found.is_none() {
+            UNKNOWN_TO_DRIVER.set(Some(addr));
+        }
         match found {
             // Host memory that is page-locked in part only is pageable.
             Some(block) if block.home != Home::Host || block.translate(addr, len).is_some() => {
                 Ok(Some(block))
             }
-            _ => probe::accessible(addr, len, access).map(|()| None),
+            _ => probe::remembered::accessible(addr, len, access).map(|()| None),
         }
     }
 }

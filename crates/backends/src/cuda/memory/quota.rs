@@ -43,6 +43,12 @@ impl Quota {
         }
     }
 
+    /// What the device may still take of a GPU with `total`.
+    pub fn left(&self, total: usize) -> usize {
+        let limit = self.limit(total).unwrap_or(usize::MAX);
+        limit.saturating_sub(self.used.load(Ordering::Relaxed))
+    }
+
     /// Free and total bytes of the device, where its GPU has so much.
     pub fn info(&self, (free, total): (usize, usize)) -> (usize, usize) {
         match self.limit(total) {
@@ -134,6 +140,7 @@ mod tests {
         }
         take(6 * GRANULE, 6 * GRANULE).expect("just fits");
         quota.give(4 * GRANULE);
-        assert_eq!(quota.info(GPU).0, 4 * GRANULE);
+        assert_eq!((quota.info(GPU).0, quota.left(GPU.1)), (4 * GRANULE, 4 * GRANULE));
+        assert_eq!(Quota::new(None, 1).left(GPU.1), usize::MAX);
     }
 }
