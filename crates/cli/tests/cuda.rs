@@ -58,6 +58,22 @@ fn the_driver_itself_is_the_peer_and_the_processor_is_none() {
         ("desc/device/100x1K", &["CUDA loop", "CUDA batch"]),
         ("roundtrip/64", &["CUDA"]),
         ("event/latency", &["CUDA"]),
+        ("join/64", &["CUDA"]),
+        ("function/64", &["CUDA"]),
+        ("h2d/sync/4K", &["CUDA"]),
+        ("d2h/sync/4K", &["CUDA"]),
+        ("h2d-pageable/sync/4K", &["CUDA"]),
+        ("d2h-pageable/sync/4K", &["CUDA"]),
+        ("h2d/loop/two-streams/100x1K", &["CUDA loop"]),
+        ("duplex/contiguous/64K", &["CUDA"]),
+        ("duplex/batches/64x1K", &["CUDA loop", "CUDA batch"]),
+        ("d2h/threads/4x16x1K", &["CUDA loop", "CUDA batch"]),
+        ("h2d/batch/100x1-4K", &["CUDA loop", "CUDA batch"]),
+        ("d2h/batch/60x512+3x64K", &["CUDA loop", "CUDA batch"]),
+        ("d2h/2d/w100p257:300h50", &["CUDA 2-D"]),
+        ("fill/words/4K", &["CUDA"]),
+        ("fills/10x1000", &["CUDA"]),
+        ("malloc/3x4K", &["CUDA"]),
     ];
     let args: Vec<&str> = cases.iter().flat_map(|(name, _)| ["-t", name]).collect();
     let report = report(true, "", &args);
@@ -73,6 +89,46 @@ fn the_driver_itself_is_the_peer_and_the_processor_is_none() {
             );
         }
     }
+}
+
+#[test]
+fn page_locking_and_random_matrices_are_beside_the_driver() {
+    let args = ["-t", "lock/alloc/64K", "-t", "lock/register/64K", "-t", "d2h/2d/random/8", "-b", "4000"];
+    let report = report(true, "", &args);
+    for row in rows(&report) {
+        let is_matrix = row["name"].as_str().is_some_and(|name| name.contains("/random/"));
+        assert_eq!(peers(row), if is_matrix { ["CUDA 2-D"] } else { ["CUDA"] }, "{row}");
+        assert!(row["ferry"]["verified_bytes"].as_u64() > Some(0), "{row}");
+    }
+    assert_eq!(rows(&report).len(), 2 + 2 + 7, "{report:#}");
+}
+
+#[test]
+fn copies_beside_products_are_compared_and_so_are_the_products() {
+    // The processor takes the place of the GPU: small matrices.
+    let product = ["--matrix", "256", "--cublas", "none"];
+    let report = report(true, "", &[&product[..], &["-t", "beside/d2h/batches/64x1K"]].concat());
+    let rows = rows(&report);
+    let names = ["copies/alone", "copies/beside", "product/alone", "product/beside"];
+    let named: Vec<&str> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
+    assert_eq!(named, names.map(|name| format!("beside/d2h/batches/64x1K/{name}")));
+    for row in rows {
+        let is_of = |part: &str| row["name"].as_str().is_some_and(|name| name.contains(part));
+        assert_eq!(peers(row), ["CUDA batch", "CUDA copy"], "{row}");
+        for one in row["peers"].as_array().expect("peers").iter().chain([&row["ferry"]]) {
+            // Once beside a product and once without.
+            assert_eq!(one["verified_bytes"], 16 << 20, "{row}");
+            assert_eq!(one["gb_per_s"].is_f64(), is_of("/copies/"), "{row}");
+            assert_eq!(one["tflop_per_s"].is_f64(), is_of("/product/"), "{row}");
+            assert_eq!(one["product_loss_percent"]["median"].is_f64(), is_of("/product/beside"), "{row}");
+        }
+    }
+    assert!(
+        rows[0]["note"].as_str().is_some_and(|note| note.contains("256 x 256 by a kernel")),
+        "{}",
+        rows[0]
+    );
+    assert!(rows[3]["note"].as_str().is_some_and(|note| note.contains("lost: ferry ")), "{}", rows[3]);
 }
 
 #[test]

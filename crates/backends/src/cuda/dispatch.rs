@@ -180,7 +180,9 @@ impl Task for OpTask {
             OpTask::Nothing => {}
             OpTask::Copy(mut plan) => copies::copy(stream, current, &mut plan)?,
             OpTask::Pageable(plan, staging) if stream.is_waited_for() => {
-                staging.copy(stream, current, &plan)?
+                turn.wait_for_stream()?;
+                staging.copy(stream, current, &plan)?;
+                turn.pass();
             }
             // The driver may block until a copy of pageable memory is done, and only its caller should feel
             // that.

@@ -1,6 +1,10 @@
 //! What goes on while a shared stream is held: other devices, and the driver refusing things.
 
-use super::{adopted::at_once, *};
+use super::{
+    adopted::at_once,
+    chunks::{USUAL, alloc_all, free},
+    *,
+};
 use ferry_core::{
     Reduction,
     reduce::{Combine, Element},
@@ -232,4 +236,46 @@ fn a_fence_before_a_hold_says_what_it_stands_for() {
     fence.wait(MINUTE).expect("it does not wait for the second function");
     drop(second);
     stream.synchronize(MINUTE).expect("done");
+}
+
+/// The driver waits for a held stream to take memory back, so that is put off.
+#[test]
+fn blocks_come_and_go_while_a_stream_is_held() {
+    let Some(gpu) = gpu("blocks_come_and_go_while_a_stream_is_held") else { return };
+    let gpu = Arc::new(gpu);
+    let held = shared(&gpu, 0);
+    let first = gpu.alloc(&USUAL).expect("memory");
+    let before = gpu.memory_info(0).expect("asked");
+    let (open, also) = (block(&held), gpu.clone());
+    let come_and_go = move || {
+        for _ in 0..3 {
+            let blocks = alloc_all(&also, &USUAL, 100);
+            blocks.iter().for_each(|block| free(&also, block));
+        }
+    };
+    at_once("blocks come and go", come_and_go);
+    assert_eq!(gpu.memory_info(0).expect("asked"), before);
+    drop(open);
+    held.synchronize(MINUTE).expect("done");
+    free(&gpu, &first);
+}
+
+/// To unlock pages the driver waits for a held stream, too: a block that is too large to rest keeps them
+/// until that is let go.
+#[test]
+fn large_page_locked_blocks_are_freed_while_a_stream_is_held() {
+    let Some(gpu) = gpu("large_page_locked_blocks_are_freed_while_a_stream_is_held") else { return };
+    let gpu = Arc::new(gpu);
+    let held = shared(&gpu, 0);
+    let large = alloc(&gpu, Home::Host, 257 * MIB);
+    let (open, also) = (block(&held), gpu.clone());
+    at_once("a free, and another block", move || {
+        free(&also, &large);
+        free(&also, &alloc(&also, Home::Host, 20 * MIB));
+    });
+    // SAFETY: it is mapped as long as the driver may use it.
+    unsafe { ptr::read_volatile(large.base as *const u8) };
+    assert!(gpu.memory().place(large.base, 1, Access::Read).is_err(), "the runtime's, and nobody's");
+    drop(open);
+    held.synchronize(MINUTE).expect("done");
 }

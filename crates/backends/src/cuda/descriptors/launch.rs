@@ -4,10 +4,9 @@
 use crate::cuda::{
     descriptors::growing_list::{GrowingList, LIST_MAX, following},
     descriptors::queue_memory::{DeviceDescriptors, QueueBuffers, QueueMemory},
-    driver::Current,
+    driver::{Current, arg},
     order::progress::StreamProgress,
     order::window::DescriptorOp,
-    stream::copies::arg,
 };
 use ferry_core::{Result, indirect::MARK, sync::Arc};
 use std::{ptr, sync::OnceLock};

@@ -43,42 +43,45 @@ static __device__ __forceinline__ uint4 shifted(uint4 low, uint4 high, u32 skew)
 
 // Whole cells of an aligned destination. Of the cells around the source only such are read as hold a byte of
 // it, so nothing outside its pages is touched.
+template <u32 AHEAD>
 static __device__ __forceinline__ void copy_body_shifted(uint4 *to, const u8 *src, u64 cells, u32 lane,
                                                          u32 lanes) {
     const u32 skew = (u64)src & 15;
     const uint4 *from = (const uint4 *)(src - skew);
-    for (u64 start = lane; start < cells; start += DEPTH / 2 * lanes) {
-        uint4 low[DEPTH / 2], high[DEPTH / 2];
+    for (u64 start = lane; start < cells; start += AHEAD / 2 * lanes) {
+        uint4 low[AHEAD / 2], high[AHEAD / 2];
 #pragma unroll
-        for (u32 i = 0; i < DEPTH / 2; i++)
+        for (u32 i = 0; i < AHEAD / 2; i++)
             if (start + i * lanes < cells) {
                 low[i] = from[start + i * lanes];
                 high[i] = from[start + i * lanes + 1];
             }
 #pragma unroll
-        for (u32 i = 0; i < DEPTH / 2; i++)
+        for (u32 i = 0; i < AHEAD / 2; i++)
             if (start + i * lanes < cells) to[start + i * lanes] = shifted(low[i], high[i], skew);
     }
 }
 
-// `len` bytes by `lanes` threads, 8 at least, of which this is number `lane`.
+// `len` bytes by `lanes` threads, of which this is number `lane`: 30 / EDGES threads at least. Between ends
+// that do not agree, half of AHEAD cells are under way for each.
+template <u32 EDGES = 4, u32 AHEAD = DEPTH>
 static __device__ __forceinline__ void copy_span(u8 *dst, const u8 *src, u64 len, u32 lane, u32 lanes) {
     u64 head = (16 - ((u64)dst & 15)) & 15;
     if (head > len) head = len;
     const u64 cells = (len - head) / 16;
     // The bytes before and behind the cells, 30 at most, are read first and written last.
     const u64 body = 16 * cells, edges = len - body;
-    u8 held[4];
+    u8 held[EDGES];
 #pragma unroll
-    for (u32 i = 0; i < 4; i++) {
+    for (u32 i = 0; i < EDGES; i++) {
         const u64 at = lane + i * lanes;
         if (at < edges) held[i] = src[at < head ? at : at + body];
     }
     if (((u64)(src + head) & 15) == 0)
         copy_body((uint4 *)(dst + head), (const uint4 *)(src + head), cells, lane, lanes);
-    else copy_body_shifted((uint4 *)(dst + head), src + head, cells, lane, lanes);
+    else copy_body_shifted<AHEAD>((uint4 *)(dst + head), src + head, cells, lane, lanes);
 #pragma unroll
-    for (u32 i = 0; i < 4; i++) {
+    for (u32 i = 0; i < EDGES; i++) {
         const u64 at = lane + i * lanes;
         if (at < edges) dst[at < head ? at : at + body] = held[i];
     }

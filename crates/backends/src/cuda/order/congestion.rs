@@ -6,7 +6,10 @@
 //! until the stream has passed what is in it.
 
 use crate::cuda::stream::events::Event;
-use ferry_core::sync::{Arc, Mutex, lock};
+use ferry_core::{
+    Ticket,
+    sync::{Arc, Mutex, lock},
+};
 
 /// Launches that may queue up behind an event. A fraction of what a stream takes: several streams may share a
 /// hardware channel.
@@ -20,23 +23,29 @@ pub struct Congestion(Mutex<Ahead>);
 
 #[derive(Default)]
 struct Ahead {
-    /// Events of other streams, until they are seen to be reached.
-    events: Vec<Arc<Event>>,
+    /// Events of other streams and the waits for them, until those are known to be over.
+    events: Vec<(Ticket, Arc<Event>)>,
     /// Launches behind the first of them.
     launches: u32,
 }
 
 impl Ahead {
+    /// Removes the events of waits that the stream has passed, as far as that is known.
+    fn forget(&mut self, passed: Ticket) {
+        self.events.retain(|(wait, _)| *wait > passed);
+    }
+
     /// Removes events that are reached, and those of a device that has failed.
     fn poll(&mut self) {
-        self.events.retain(|event| matches!(event.is_reached(), Ok(false)));
+        self.events.retain(|(_, event)| matches!(event.is_reached(), Ok(false)));
     }
 }
 
 impl Congestion {
-    /// The stream waits for this event, too.
-    pub fn add(&self, event: Arc<Event>) {
+    /// A stream that has passed `passed` waits for this event, too, as its op `wait`.
+    pub fn add(&self, wait: Ticket, event: Arc<Event>, passed: Ticket) {
         let mut ahead = lock(&self.0);
+        ahead.forget(passed);
         if ahead.events.len() == EVENTS_MAX {
             ahead.poll();
         }
@@ -44,7 +53,7 @@ impl Congestion {
             ahead.launches = 0;
         }
         if ahead.events.len() < EVENTS_MAX {
-            ahead.events.push(event);
+            ahead.events.push((wait, event));
         }
     }
 

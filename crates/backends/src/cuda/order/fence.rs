@@ -42,13 +42,22 @@ enum Position {
     /// Behind something that the host has to do first. The jobs run when that is over.
     Backlogged(Vec<Job>),
     /// At the end of the stream, where nothing has come behind it: it is done when the stream is idle, or
-    /// when the last kernel has rung the doorbell.
+    /// when the doorbell has rung, by the last kernel or by a number that the stream writes there.
     AtEnd(Option<Completion>),
     /// In the stream, where this event is.
     Recorded(Arc<Event>),
     /// There is no event, since the driver refused one or the work before it was dropped: the point is done
     /// when the stream is idle, and it is not known since when.
     Lost,
+}
+
+/// What a wait for a point has tried already.
+#[derive(Default)]
+struct Patience {
+    /// The driver was asked whether the stream is idle, since it may have been so for long.
+    has_asked: bool,
+    /// The doorbell did not ring in time, or there is none.
+    is_over: bool,
 }
 
 /// What another queue has to do to wait for a point.
@@ -205,22 +214,52 @@ impl StreamPoint {
         true
     }
 
+    /// Waits for the doorbell of a point at the end of its stream, but no longer than until the deadline, and
+    /// says whether it has rung. Else the driver is to be asked: there may be none, the work may have failed
+    /// or take long, and by then there may be more in the stream, and an event before that.
+    fn hears(&self, patience: &mut Patience, deadline: Option<Instant>) -> bool {
+        let mut position = lock(&self.position);
+        let Position::AtEnd(completion) = &mut *position else { return false };
+        if completion.is_none() && self.progress.may_be_idle() && !patience.has_asked {
+            patience.has_asked = true;
+            drop(position);
+            return self.is_over(self.progress.stream.is_idle());
+        }
+        // With the lock held, so that it is there before anything comes behind the point.
+        let heard = completion.or_else(|| self.ring());
+        *completion = heard;
+        drop(position);
+        patience.is_over = true;
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let has_rung = heard.is_some_and(|heard| heard.wait(left.unwrap_or(Duration::MAX)));
+        has_rung && self.is_over(Ok(true))
+    }
+
+    /// Has the stream ring behind all that is in it, if it can.
+    fn ring(&self) -> Option<Completion> {
+        let stream = &self.progress.stream;
+        stream.ring(&stream.device().enter().ok()?)
+    }
+
     /// Waits as long as it takes. The driver says by itself what came of the wait, so it is not asked again.
     fn wait(&self) {
-        let (mut turn, mut is_late) = (0, false);
+        let (mut turn, mut patience) = (0, Patience::default());
         while !self.has_passed() {
+            if !patience.is_over && self.hears(&mut patience, None) {
+                return;
+            }
             let position = lock(&self.position);
             let reached = match &*position {
                 Position::Backlogged(_) => {
                     drop(self.moved.wait(position));
                     continue;
                 }
-                Position::AtEnd(Some(kernel)) if !is_late => {
-                    let kernel = *kernel;
+                Position::AtEnd(_) if !patience.is_over => continue,
+                Position::AtEnd(Some(_)) => {
                     drop(position);
-                    // If it is late there may be more in the stream by now, and an event before that.
-                    is_late = !kernel.wait();
-                    Ok(!is_late)
+                    // It goes on listening if the work has not failed.
+                    patience.is_over = false;
+                    self.progress.stream.is_idle()
                 }
                 Position::AtEnd(_) if turn < END_LOOKS => {
                     drop(position);
@@ -301,14 +340,17 @@ impl Fence for CudaFence {
             self.0.wait();
             return Ok(());
         };
-        let mut turn = 0;
-        while !self.is_done() {
+        let (mut turn, mut patience) = (0, Patience::default());
+        loop {
+            let has_rung = !patience.is_over && self.0.hears(&mut patience, Some(deadline));
+            if has_rung || self.is_done() {
+                return Ok(());
+            }
             if Instant::now() >= deadline {
                 return Err(Kind::Timeout.because("the work was not done in time"));
             }
             self.0.wait_some(&mut turn, deadline);
         }
-        Ok(())
     }
 
     fn when_done(&self, then: Box<dyn FnOnce() + Send>) {

@@ -11,7 +11,8 @@ use crate::cuda::{
 use crate::pool::{Job, ThreadReservation};
 use ferry_core::{Kind, Result, Ticket, fence::survives, sync::Arc};
 
-/// Runs `work` on a thread of the pool at once; it puts its own part into the stream.
+/// Runs `work` on a thread of the pool when the stream has done all that came before; it puts its own part
+/// into the stream.
 pub fn at_once(
     turn: &LaunchTurn<'_>,
     work: impl FnOnce(&Arc<Stream>, &Current<'_>) -> Result<()> + Send + 'static,
@@ -21,7 +22,10 @@ pub fn at_once(
         if lane.begin(ticket) {
             lane.progress.status.tell(ticket, |observer, op| observer.begun(op, false));
             lane.progress.status.tell(ticket, |observer, op| observer.suspended(op));
-            let done = lane.stream().device().enter().and_then(|current| work(lane.stream(), &current));
+            let done = lane.stream().device().enter().and_then(|current| {
+                lane.wait_before(ticket, &current)?;
+                work(lane.stream(), &current)
+            });
             lane.progress.note(ticket, done);
         }
         lane.resume(ticket);
@@ -33,8 +37,10 @@ pub fn at_once(
 /// one of the pool.
 pub fn move_bytes(turn: &LaunchTurn<'_>, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<Next> {
     if turn.stream().is_waited_for() {
-        turn.stream().synchronize_in(turn.current, "the GPU's work")?;
-        return work().map(|()| Next::Follows);
+        turn.wait_for_stream()?;
+        work()?;
+        turn.pass();
+        return Ok(Next::Follows);
     }
     let (progress, ticket) = (turn.progress().clone(), turn.ticket);
     when_reached(turn, HostPart::Bytes, move || {

@@ -10,6 +10,7 @@
 //! found done.
 
 use crate::cuda::{
+    driver::Current,
     order::backlog::{Backlog, HostPart, Item, PointPlace},
     order::congestion::Congestion,
     order::fence::{CudaFence, StreamPoint},
@@ -343,6 +344,9 @@ impl Lane {
         has_waited: bool,
     ) -> Next {
         state.tail.move_on(&self.progress, ticket - 1);
+        if self.progress.passed() + 1 >= ticket {
+            self.stream().found_empty();
+        }
         if self.progress.status.is_dropped(ticket) {
             self.discard(task.into_function());
             return Next::Follows;
@@ -353,9 +357,15 @@ impl Lane {
                 let span = progress.timings.open(&progress.status, &progress.stream, &current);
                 let (lane, current) = (self, &current);
                 let turn = LaunchTurn { lane, current, ticket, has_waited, span: Cell::new(span) };
+                progress.launch();
                 let next = task.launch(&turn);
                 if let (Some(span), Ok(Next::Follows) | Err(_)) = (turn.span.take(), &next) {
                     progress.timings.close(span, (ticket, last), &progress.stream, current);
+                }
+                let is_waited_for = progress.stream.is_waited_for() && progress.passed() < last;
+                if is_waited_for && matches!(next, Ok(Next::Follows)) {
+                    // Here, where the context is current.
+                    progress.stream.ring_behind(current);
                 }
                 next
             }
@@ -404,6 +414,12 @@ impl Lane {
         state.before = event.and_then(Result::ok);
         state.part = if is_wanted { self.open_span() } else { None };
         is_wanted
+    }
+
+    /// Blocks until the stream has done all that came before the op `ticket`, and nothing else is in it.
+    pub fn wait_before(&self, ticket: Ticket, current: &Current<'_>) -> Result<()> {
+        let is_known = self.progress.passed() + 1 >= ticket;
+        if is_known { Ok(()) } else { self.stream().synchronize_in(current, "the GPU's work") }
     }
 
     /// The work that the op `ticket` blocked the lane for has come back: it is tried again before all else.

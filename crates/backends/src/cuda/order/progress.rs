@@ -8,7 +8,7 @@
 use crate::cuda::{
     order::failures::Failures,
     order::gpu_clock::GpuClock,
-    order::timing::Timings,
+    order::timing::{Timings, monotonic_ns},
     order::watcher::Watcher,
     stream::{Stream, events::Event},
 };
@@ -16,6 +16,10 @@ use ferry_core::{
     Error, Result, Status, Ticket,
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
+use std::time::Duration;
+
+/// A small copy is done this long after it was put into the stream: some 5 us on an H200.
+const SMALL_WORK: Duration = Duration::from_micros(20);
 
 /// Where the device itself reports failures, which are seen only when they are collected.
 pub trait Reporter: Send + Sync {
@@ -38,6 +42,8 @@ pub struct StreamProgress {
     pub timings: Timings,
     failures: Mutex<Failures>,
     reporter: Arc<dyn Reporter>,
+    /// When work was last put into the stream.
+    launched_ns: AtomicU64,
     /// The last ticket of all, once the queue is gone.
     last: AtomicU64,
 }
@@ -51,9 +57,20 @@ impl StreamProgress {
         clock: Arc<GpuClock>,
         reporter: Arc<dyn Reporter>,
     ) -> Arc<StreamProgress> {
-        let (failures, last) = (Mutex::default(), AtomicU64::new(0));
+        let (failures, launched_ns, last) = (Mutex::default(), AtomicU64::new(0), AtomicU64::new(0));
         let timings = Timings::new(clock);
-        Arc::new(StreamProgress { stream, status, watcher, timings, failures, reporter, last })
+        Arc::new(StreamProgress { stream, status, watcher, timings, failures, reporter, launched_ns, last })
+    }
+
+    /// Work is about to be put into the stream.
+    pub fn launch(&self) {
+        self.launched_ns.store(monotonic_ns(), Ordering::Relaxed);
+    }
+
+    /// Whether what is in the stream was put there long enough ago for small work to be done.
+    pub fn may_be_idle(&self) -> bool {
+        let since = monotonic_ns().saturating_sub(self.launched_ns.load(Ordering::Relaxed));
+        Duration::from_nanos(since) > SMALL_WORK
     }
 
     /// The ticket that the stream is known to have passed.

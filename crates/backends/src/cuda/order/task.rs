@@ -51,6 +51,19 @@ impl LaunchTurn<'_> {
         &self.lane.progress.stream
     }
 
+    /// Blocks until the stream has done all that came before.
+    pub fn wait_for_stream(&self) -> Result<()> {
+        self.lane.wait_before(self.ticket, self.current)
+    }
+
+    /// The op is done, and all before it.
+    pub fn pass(&self) {
+        // While somebody watches it passes when its times are known.
+        if !self.progress().status.is_observed() {
+            self.progress().pass(self.ticket);
+        }
+    }
+
     /// Counts one more launch. If the stream takes no more of them now: a thread that goes on when it does.
     pub fn thread_if_full(&self) -> Option<ThreadReservation> {
         self.lane.thread_if_full()

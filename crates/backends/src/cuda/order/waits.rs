@@ -78,7 +78,7 @@ fn wait_in_stream(
         WaitBy::Passed => Ok(true),
         WaitBy::Event(event) => {
             turn.stream().wait_for(turn.current, &event)?;
-            turn.lane.congestion.add(event);
+            turn.lane.congestion.add(turn.ticket, event, turn.progress().passed());
             Ok(true)
         }
         WaitBy::Later => Ok(false),

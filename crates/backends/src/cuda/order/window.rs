@@ -20,7 +20,7 @@ use std::mem;
 
 /// After so many copies of a busy queue that were not coalesced the sender is asked to poll its window:
 /// there may be many more.
-const MISSES_BEFORE_SENDER: u32 = 4;
+pub const MISSES_BEFORE_SENDER: u32 = 4;
 /// A window with so many copies or bytes is sent, however much the GPU has to do.
 const SEND_AT: (usize, usize) = (512, 2 << 20);
 /// At this size the submitter sends it: the sender is late.
@@ -203,8 +203,10 @@ struct WindowState {
     /// Whether the sender polls this window. Nothing is coalesced before: a thread that sleeps may take long
     /// to wake.
     is_polled: bool,
-    /// Copies since the queue was idle, or seemed so, that could have been coalesced.
+    /// Copies since the queue was idle, or seemed so, that could have been coalesced with the one before.
     missed: u32,
+    /// The ticket of the last copy that was offered.
+    last_copy: Ticket,
 }
 
 /// What became of a copy that was offered to a window.
@@ -275,6 +277,7 @@ impl Window {
         }
         window.last += 1;
         let ticket = window.last;
+        window.last_copy = ticket;
         add(&mut window.run, ticket);
         self.show(&window.run);
         Offered::Yes { ticket, must_send: window.run.reaches(SUBMITTER_SENDS_AT) }
@@ -345,9 +348,12 @@ impl Window {
 }
 
 impl WindowState {
-    /// A copy was not coalesced. Says whether the sender is to be asked for the next ones.
+    /// A copy is not coalesced, and gets the next ticket. Says whether the sender is to be asked for those that
+    /// follow. Where something else comes behind each copy, and sends it, there is nothing to gather.
     fn miss(&mut self, passed: Ticket) -> bool {
-        self.missed = if passed >= self.last { 0 } else { self.missed + 1 };
+        let in_a_row = u32::from(self.last_copy == self.last);
+        self.missed = if passed >= self.last { 0 } else { self.missed + in_a_row };
+        self.last_copy = self.last + 1;
         let asks = self.missed >= MISSES_BEFORE_SENDER && !self.is_requested;
         self.is_requested |= asks;
         asks

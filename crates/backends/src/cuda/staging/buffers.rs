@@ -3,7 +3,7 @@
 
 use crate::cuda::{
     driver::Current,
-    stream::{Stream, StreamKind, events::Event},
+    stream::{Stream, StreamKind, waypoint::Waypoint},
 };
 use crate::pool::Pool;
 use ferry_core::{
@@ -19,8 +19,8 @@ pub const BUFFER: usize = 2 << 20;
 const BUFFERS: usize = 2;
 /// More threads than this do not make a link faster. For rows of 64 bytes eight are not enough.
 const MAX_THREADS: usize = 12;
-/// The work that an error of a pair's stream is about.
-const STAGED: &str = "the GPU's part of a staged copy";
+/// The work that an error of a stream is about in which portions are moved.
+pub const STAGED: &str = "the GPU's part of a staged copy";
 
 /// The staging buffers of a device.
 pub struct StagingPool {
@@ -44,11 +44,11 @@ pub struct DoubleBuffer {
     both: [StagingBuffer; BUFFERS],
 }
 
-/// Pinned memory, and the event behind what the device does with it.
+/// Pinned memory, and the waypoint behind what the device does with it.
 pub struct StagingBuffer {
     at: usize,
     /// None once it was waited for.
-    event: Cell<Option<Arc<Event>>>,
+    waypoint: Cell<Option<Waypoint>>,
 }
 
 /// A pair that one thread has; when this is dropped another may have it.
@@ -135,7 +135,7 @@ impl DoubleBuffer {
     fn new(of: &Stream, current: &Current<'_>) -> Result<DoubleBuffer> {
         let stream = Stream::new(of.device(), of.device_id(), StreamKind::Own)?;
         let at = current.own_pinned(BUFFERS * BUFFER)?;
-        let both = [at, at + BUFFER].map(|at| StagingBuffer { at, event: Cell::default() });
+        let both = [at, at + BUFFER].map(|at| StagingBuffer { at, waypoint: Cell::default() });
         Ok(DoubleBuffer { stream, both })
     }
 
@@ -145,14 +145,19 @@ impl DoubleBuffer {
     }
 
     /// The stream that the device moves their bytes in.
-    pub fn stream(&self) -> &Stream {
+    pub fn stream(&self) -> &Arc<Stream> {
         &self.stream
     }
 
-    /// Waits until the device has done all that was asked of it, also what was recorded in other streams.
+    /// Waits until the device is done with both buffers.
     pub fn wait(&self, current: &Current<'_>) -> Result<()> {
-        self.stream.synchronize_in(current, STAGED)?;
         self.both.iter().try_for_each(|buffer| buffer.wait(current))
+    }
+
+    /// Waits until the device has done all that was put into the stream.
+    pub fn drain(&self, current: &Current<'_>) -> Result<()> {
+        self.both.iter().for_each(|buffer| drop(buffer.waypoint.take()));
+        self.stream.synchronize_in(current, STAGED)
     }
 }
 
@@ -172,13 +177,13 @@ impl StagingBuffer {
     }
 
     /// What was put into the stream until now is the last that is done with it.
-    pub fn record(&self, current: &Current<'_>, stream: &Stream) -> Result<()> {
-        self.event.set(Some(stream.record(current, false)?));
+    pub fn mark(&self, current: &Current<'_>, stream: &Arc<Stream>) -> Result<()> {
+        self.waypoint.set(Some(Waypoint::put(stream, current)?));
         Ok(())
     }
 
     /// Waits until the device is done with it.
     pub fn wait(&self, current: &Current<'_>) -> Result<()> {
-        self.event.take().map_or(Ok(()), |event| event.synchronize_in(current, STAGED))
+        self.waypoint.take().map_or(Ok(()), |waypoint| waypoint.wait(current, STAGED))
     }
 }

@@ -1,11 +1,17 @@
 //! A copy cut into portions, each of which fits a staging buffer.
 
-use crate::bytes::portions::cut;
+use crate::{bytes::portions::cut, os::page::SMALLEST_PAGE};
 use ferry_core::Rows;
 use std::ops::Range;
 
 /// Pieces start at multiples of this in a buffer.
 const ALIGN: usize = 64;
+
+/// The size of portions of which there are to be so many: portions of a row end at a page, so that the first
+/// may be short of that by one.
+pub fn size_of(bytes: usize, count: usize) -> usize {
+    (bytes.div_ceil(count.max(1)) + SMALLEST_PAGE).next_multiple_of(SMALLEST_PAGE)
+}
 
 /// The pieces of a copy, none larger than a buffer, and which of them go together.
 pub struct Portions {
@@ -110,6 +116,12 @@ mod tests {
             assert!(portions.get(portions.count()).is_none());
         }
         assert_eq!(Portions::new([whole, whole].into_iter(), SIZE, |rows| rows.dst).count(), 2);
+        for (offset, bytes, count) in [(0, 1 << 18, 2), (16, 1 << 18, 2), (4095, 300_001, 3), (1, 1 << 20, 8)]
+        {
+            let rows = Rows::linear(offset, 1 << 30, bytes);
+            let portions = Portions::new(Some(rows).into_iter(), size_of(bytes, count), |rows| rows.dst);
+            assert!(portions.count() <= count, "{bytes} bytes, {offset} past a page: {}", portions.count());
+        }
         assert!(
             Portions::new(many.iter().copied(), SIZE, |rows| rows.dst).count() < 12,
             "small ones go together"

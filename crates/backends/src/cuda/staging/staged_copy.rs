@@ -7,7 +7,7 @@ use crate::bytes::copy::{self, Cursor};
 use crate::cuda::{
     driver::Current,
     staging::buffers::{BUFFER, DoubleBuffer, StagingBuffer, StagingPool},
-    staging::portions::{Portions, places},
+    staging::portions::{Portions, places, size_of},
     stream::Stream,
     stream::copies::StreamCopier,
     stream::planner::Direction,
@@ -17,20 +17,19 @@ use ferry_core::{
     sync::{Arc, AtomicUsize, Condvar, Mutex, Ordering, lock},
 };
 
-/// A portion is no smaller than this, unless the copy is: to wake a thread for less takes longer than it
-/// saves.
-const MIN_PORTION: usize = 512 << 10;
-/// Portions for each thread at least, so that the CPU and the device work at the same time.
-const PORTIONS_EACH: usize = 2;
+/// A thread is woken for so many bytes: some 40 us of its time, as many as it takes to wake it.
+const EACH: usize = 512 << 10;
+/// A portion is no smaller than this, unless the copy is: the driver's calls take some 2 us for each.
+const MIN_PORTION: usize = 128 << 10;
+/// Portions for each thread at least, so that the CPU and the device work at the same time, and a thread that
+/// comes late finds some.
+const PORTIONS_EACH: usize = 4;
 
 /// A copy that is being staged.
 pub struct StagedCopy {
     pool: Arc<StagingPool>,
     stream: Arc<Stream>,
-    /// Into the device, not out of it.
-    is_into: bool,
-    /// The direction of all pieces, if a kernel in `stream` can reach them: then small ones go as one list.
-    direction: Option<Direction>,
+    device_part: DevicePart,
     portions: Portions,
     /// The portion that is taken next.
     next: AtomicUsize,
@@ -58,24 +57,22 @@ impl Drop for Helper<'_> {
 }
 
 impl StagedCopy {
-    /// Copies a plan, when `stream` has done all that came before; returns when everything is done.
+    /// Copies a plan. `stream` has done all that came before, and when this returns everything is done.
     pub fn run(
         pool: &Arc<StagingPool>,
         stream: &Arc<Stream>,
         current: &Current<'_>,
         plan: &Plan,
     ) -> Result<()> {
-        stream.synchronize_in(current, "the GPU's work before a copy of pageable memory")?;
-        let (is_into, direction) = (is_into(plan), stream.direction_of_all(plan));
-        let threads = pool.max_threads();
-        let each = plan.bytes() / (threads * PORTIONS_EACH);
-        let size = each.next_multiple_of(4096).clamp(MIN_PORTION, BUFFER);
-        let portions = Portions::new(plan.pieces().iter(), size, |rows| host_end(rows, is_into).0);
+        let (device_part, bytes) = (DevicePart::of(stream, current, plan), plan.bytes());
+        let threads = bytes.div_ceil(EACH).clamp(1, pool.max_threads());
+        let size = size_of(bytes, threads * PORTIONS_EACH).clamp(MIN_PORTION, BUFFER);
+        let host = |rows: &Rows| host_end(rows, device_part.is_into).0;
+        let portions = Portions::new(plan.pieces().iter(), size, host);
         let copy = Arc::new(StagedCopy {
             pool: pool.clone(),
             stream: stream.clone(),
-            is_into,
-            direction,
+            device_part,
             portions,
             next: AtomicUsize::new(0),
             helpers: Mutex::default(),
@@ -134,12 +131,13 @@ impl StagedCopy {
 
     /// Does portions until none is left.
     fn work(&self, current: &Current<'_>, buffers: &DoubleBuffer) -> Result<()> {
-        let done = if self.is_into { self.send(current, buffers) } else { self.fetch(current, buffers) };
-        if done.is_err() {
-            // What was put into `stream` may have no event behind it.
-            let _ = self.stream.synchronize();
+        let is_into = self.device_part.is_into;
+        let done = if is_into { self.send(current, buffers) } else { self.fetch(current, buffers) };
+        match done {
+            Ok(()) => buffers.wait(current),
+            // What was put into the stream last may have no waypoint behind it.
+            Err(_) => done.and(buffers.drain(current)),
         }
-        done.and(buffers.wait(current))
     }
 
     fn send(&self, current: &Current<'_>, buffers: &DoubleBuffer) -> Result<()> {
@@ -176,11 +174,10 @@ impl StagedCopy {
     fn move_by_cpu(&self, buffer: &StagingBuffer, pieces: &[Rows]) -> Result<()> {
         // SAFETY: one end is in the buffer, which the device does not use now, the other in the plan, whose
         // memory is valid until `run` has returned.
-        unsafe { move_by_cpu(in_buffer(buffer.at(), pieces, !self.is_into)) }
+        unsafe { move_by_cpu(in_buffer(buffer.at(), pieces, !self.device_part.is_into)) }
     }
 
-    /// Moves pieces between the buffer and the device. The caller of `run` sees to it that nothing else is
-    /// put into `stream` meanwhile.
+    /// Moves pieces between the buffer and the device, in the stream of the buffers.
     fn move_by_device(
         &self,
         current: &Current<'_>,
@@ -188,15 +185,36 @@ impl StagedCopy {
         buffer: &StagingBuffer,
         pieces: &[Rows],
     ) -> Result<()> {
-        let mut rows = in_buffer(buffer.at(), pieces, self.is_into);
+        self.device_part.put(buffers.stream(), current, buffer.at(), pieces)?;
+        buffer.mark(current, buffers.stream())
+    }
+}
+
+/// What the device does of a copy that is staged, portion by portion.
+#[derive(Clone, Copy)]
+pub struct DevicePart {
+    /// Into the device, not out of it.
+    pub is_into: bool,
+    /// The direction of all pieces, if kernels may do them: then those of a portion go as one list.
+    direction: Option<Direction>,
+}
+
+impl DevicePart {
+    /// Of a plan that `stream` was given.
+    pub fn of(stream: &Stream, current: &Current<'_>, plan: &Plan) -> DevicePart {
+        let direction = stream.direction_of_all(plan).filter(|_| stream.may_launch(current));
+        DevicePart { is_into: is_into(plan), direction }
+    }
+
+    /// Has `stream` move the pieces of a portion between the buffer at `at` and the device.
+    pub fn put(&self, stream: &Stream, current: &Current<'_>, at: usize, pieces: &[Rows]) -> Result<()> {
+        let mut rows = in_buffer(at, pieces, self.is_into);
         let is_list = pieces.len() > 1 && pieces.iter().all(|rows| rows.height == 1);
         if let Some(direction) = self.direction.filter(|_| is_list) {
             let segments: Vec<_> = rows.map(|rows| Segment::of(&rows)).collect();
-            StreamCopier::new(&self.stream, current, direction).send(&segments)?;
-            return buffer.record(current, &self.stream);
+            return StreamCopier::new(stream, current, direction).send(&segments);
         }
-        rows.try_for_each(|rows| buffers.stream().copy_rows(current, &rows))?;
-        buffer.record(current, buffers.stream())
+        rows.try_for_each(|rows| stream.copy_rows(current, &rows))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::bytes::{nontemporal, overlap::is_overlapping};
 use crate::cuda::{
-    driver::Current,
+    driver::{Current, arg},
     stream::cuda_stream::Stream,
     stream::list_sink::ListSink,
     stream::list_slots::{INLINE_MAX, LIST_MAX, ListSlot},
@@ -11,7 +11,6 @@ use crate::cuda::{
     stream::settings::Constants,
 };
 use ferry_core::{Kind, Pieces, Plan, Result, Rows, Segment, Sizes};
-use std::{ffi::c_void, ptr};
 
 /// Puts copies of one direction into a stream.
 pub struct StreamCopier<'a> {
@@ -58,8 +57,9 @@ impl<'a> StreamCopier<'a> {
 
     /// Launches a list as it lies in its plan.
     fn launch_plan(&self, plan: &mut Plan, launch: ListLaunch) -> Result<()> {
+        let bytes = plan.sizes().bytes;
         if let Some(slot) = plan.sink().and_then(|sink| ListSink::take(sink, self.stream.device())) {
-            return self.launch_slot(slot, launch);
+            return self.launch_slot(slot, bytes, launch);
         }
         match plan.pieces() {
             Pieces::Segments(segments) => self.launch_list(segments, launch),
@@ -169,14 +169,15 @@ impl<'a> StreamCopier<'a> {
 
     fn launch_chunks(&self, mut left: &[Segment], launch: ListLaunch) -> Result<()> {
         while !left.is_empty() {
-            // Where pinned memory is short, pieces go with the launches.
-            let slot = if launch.is_inline { None } else { self.stream.device().list_slot().unwrap_or(None) };
+            // Where pinned memory is short, pieces go with the launches; a few do where there is a launch.
+            let is_inline = launch.is_inline && !self.stream.may_reside(self.direction);
+            let slot = if is_inline { None } else { self.stream.device().list_slot().unwrap_or(None) };
             let most = if slot.is_some() { LIST_MAX } else { INLINE_MAX };
             let now = left.split_off(..left.len().min(most)).unwrap_or_default();
             match slot {
                 Some(mut slot) => {
                     slot.add(now);
-                    self.launch_slot(slot, launch)?;
+                    self.launch_slot(slot, now.iter().map(|segment| segment.len).sum(), launch)?;
                 }
                 None => self.launch_inline(now, launch)?,
             }
@@ -184,8 +185,10 @@ impl<'a> StreamCopier<'a> {
         Ok(())
     }
 
-    /// Launches what was added to a slot.
-    fn launch_slot(&self, slot: ListSlot, launch: ListLaunch) -> Result<()> {
+    /// Launches what was added to a slot, of so many bytes, or has the resident kernel do it.
+    fn launch_slot(&self, slot: ListSlot, bytes: usize, launch: ListLaunch) -> Result<()> {
+        let left = self.stream.launch_resident(self.current, slot, self.direction, bytes);
+        let Some(slot) = left else { return Ok(()) };
         let (list, count, lanes) = (slot.list(), slot.count(), launch.lanes);
         let ListSlot { slot: index, number, back, .. } = &slot;
         let completion = self.stream.next_completion(self.current, launch.blocks);
@@ -223,11 +226,6 @@ impl<'a> StreamCopier<'a> {
         let kernel = self.stream.device().kernels(self.current)?.rows;
         self.stream.launch(self.current, kernel, blocks, &mut [arg(&rectangle)])
     }
-}
-
-/// Where an argument of a kernel is. The driver only reads it.
-pub fn arg<T>(value: &T) -> *mut c_void {
-    ptr::from_ref(value).cast_mut().cast()
 }
 
 /// A segment in parts of at most `share` bytes.

@@ -12,14 +12,16 @@ use crate::cuda::{
     stream::device::Device,
     stream::doorbell::{Completion, Doorbell},
     stream::events::Event,
+    stream::list_slots::ListSlot,
     stream::planner::Direction,
+    stream::resident::{Batch, Resident, ResidentGpu},
     stream::settings::Constants,
 };
 use ferry_core::{
     DeviceId, Error, Fill, Plan, Result, Route, Rows,
     sync::{Arc, AtomicBool, Mutex, Ordering, lock},
 };
-use std::{any::Any, ffi::c_void, mem, sync::OnceLock};
+use std::{any::Any, ffi::c_void, mem, sync::OnceLock, thread};
 
 /// Threads of a block: kernels.cu allows no more.
 const THREADS: u32 = 1024;
@@ -71,10 +73,22 @@ impl StreamKind {
         !self.is_shared()
     }
 
+    /// Whether the stream may write numbers for threads that wait: not where work of others may come before
+    /// them, or capture them, nor beside it.
+    pub fn may_ring(self) -> bool {
+        matches!(self, StreamKind::Own | StreamKind::Waited)
+    }
+
     /// Whether the driver may copy for it in streams of its own: not where those may stand still behind work
     /// that waits for this one.
     pub fn may_copy_in_batches(self) -> bool {
         !self.is_shared()
+    }
+
+    /// Whether the resident kernel may do its batches: not where work of others waits for them, nor where
+    /// kernels are not used.
+    pub fn may_reside(self) -> bool {
+        matches!(self, StreamKind::Own | StreamKind::Waited)
     }
 
     fn is_shared(self) -> bool {
@@ -90,11 +104,26 @@ pub struct Stream {
     kind: StreamKind,
     doorbell: Doorbell,
     bounce: OnceLock<Bounce>,
+    /// What a resident kernel does for it, which comes behind all that is in the CUDA stream. Nothing has
+    /// been put there since.
+    resident: Mutex<Option<ResidentWork>>,
+    /// Whether the CUDA stream is known to have done all that was put there.
+    is_empty: AtomicBool,
     /// Memory that work in the stream may use, which is kept until the stream has done that work.
     retained: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
     /// Whether all work in it is known to be done.
     is_done: AtomicBool,
 }
+
+/// The newest batch of a stream that a resident kernel was told of.
+#[derive(Clone, Copy)]
+struct ResidentWork {
+    completion: Completion,
+    direction: Direction,
+}
+
+/// Polls of a doorbell between two questions whether the GPU has failed.
+const POLLS_PER_QUESTION: u32 = 1000;
 
 impl Stream {
     /// A new stream of the device.
@@ -116,6 +145,8 @@ impl Stream {
             kind,
             doorbell: Doorbell::default(),
             bounce: OnceLock::new(),
+            resident: Mutex::default(),
+            is_empty: AtomicBool::new(false),
             retained: Mutex::default(),
             is_done: AtomicBool::new(false),
         })
@@ -188,27 +219,47 @@ impl Stream {
 
 /// How far the stream is.
 impl Stream {
-    /// Blocks until all work in the stream is done.
-    pub fn synchronize(&self) -> Result<()> {
-        self.device.enter()?.synchronize(self.handle, "the GPU's work")
-    }
-
     /// Blocks until all work in the stream is done; `work` names it in the error if it has failed.
     pub fn synchronize_in(&self, current: &Current<'_>, work: &str) -> Result<()> {
+        while let Some(completion) = self.pending_batch() {
+            if (0..POLLS_PER_QUESTION).any(|_| completion.is_done_soon()) {
+                break;
+            }
+            self.device.failure_of_residents(current)?;
+            thread::yield_now();
+        }
         current.synchronize(self.handle, work)
     }
 
     /// Whether all work in the stream is done.
     pub fn is_idle(&self) -> Result<bool> {
-        self.device.enter()?.is_idle(self.handle)
+        let current = self.device.enter()?;
+        if self.pending_batch().is_some() {
+            return self.device.failure_of_residents(&current).map(|()| false);
+        }
+        current.is_idle(self.handle)
+    }
+
+    /// All that was put into the CUDA stream so far is done.
+    pub fn found_empty(&self) {
+        self.is_empty.store(true, Ordering::Relaxed);
+    }
+
+    /// The newest batch of a resident kernel, if it is not done.
+    fn pending_batch(&self) -> Option<Completion> {
+        let work = *lock(&self.resident);
+        work.map(|work| work.completion).filter(|completion| !completion.is_done())
     }
 
     /// An event at the end of the stream as it is now.
     pub fn record(&self, current: &Current<'_>, is_timed: bool) -> Result<Arc<Event>> {
-        Event::record(&self.device, current, self.handle, is_timed)
+        match self.pending_batch() {
+            Some(completion) => self.device.record_behind(current, completion, is_timed),
+            None => Event::record(&self.device, current, self.handle, is_timed),
+        }
     }
 
-    /// The kernel that is the last thing in the stream, if it is one that rings the doorbell.
+    /// The end of the last thing in the stream, if that is a kernel which rings the doorbell, or a number.
     pub fn last_kernel(&self) -> Option<Completion> {
         self.doorbell.last()
     }
@@ -222,23 +273,78 @@ impl Stream {
 /// Putting work into the stream. Memory that it names stays valid until the op has passed: the contract of
 /// [`Queue::submit`](ferry_core::Queue::submit), which all work comes by.
 impl Stream {
-    /// Something is about to be put into the stream, by a thread whose current context is the stream's.
-    fn begin(&self, current: &Current<'_>) -> StreamHandle {
+    /// Something is about to be put into the CUDA stream, by a thread whose current context is the stream's.
+    /// It comes behind what a resident kernel does for the stream.
+    fn begin(&self, current: &Current<'_>) -> Result<StreamHandle> {
         debug_assert_eq!(current.context().handle(), self.device.handle(), "the context of another GPU");
         self.forget_last_kernel();
-        self.handle
+        self.is_empty.store(false, Ordering::Relaxed);
+        let mut resident = lock(&self.resident);
+        if let Some(ResidentWork { completion, .. }) = *resident
+            && !completion.is_done()
+        {
+            // SAFETY: doorbells stay where they are as long as the device.
+            unsafe { current.wait_for_number(self.handle, completion.at, completion.number)? };
+        }
+        *resident = None;
+        Ok(self.handle)
+    }
+
+    /// Has the resident kernel do a batch of this direction and so many bytes, which is written into the
+    /// slot. Gives the slot back where it does not take it: where work is in the CUDA stream, which it could
+    /// not wait for, and where a kernel of the batch's own is as good.
+    pub fn launch_resident(
+        &self,
+        current: &Current<'_>,
+        slot: ListSlot,
+        direction: Direction,
+        bytes: usize,
+    ) -> Option<ListSlot> {
+        let constants = &*self.device.constants;
+        let resident = self.device.resident(direction).filter(|_| self.kind.may_reside());
+        let Some(resident) = resident.filter(|resident| resident.wants(constants, bytes)) else {
+            return Some(slot);
+        };
+        let mut work = lock(&self.resident);
+        let is_ordered = match *work {
+            Some(last) if last.completion.is_done() => false,
+            Some(last) if last.direction == direction => true,
+            None if self.is_empty.load(Ordering::Relaxed) => false,
+            // To ask takes less than a launch.
+            None if matches!(current.is_idle(self.handle), Ok(true)) => false,
+            _ => return Some(slot),
+        };
+        let completion = self.next_completion(current, 1);
+        if completion.at == 0 {
+            return Some(slot);
+        }
+        let (sync, kernel) = (&*self.device.sync, || self.device.resident_kernel(current));
+        let gpu = ResidentGpu { current, constants, sync, kernel: &kernel };
+        match resident.take(&gpu, direction, Batch { slot, bytes, completion, is_ordered }) {
+            Err(slot) => Some(slot),
+            Ok(()) => {
+                *work = Some(ResidentWork { completion, direction });
+                self.doorbell.set_last(Some(completion));
+                None
+            }
+        }
+    }
+
+    /// Whether the resident kernel of this direction is there and could do the next batch.
+    pub fn may_reside(&self, direction: Direction) -> bool {
+        self.kind.may_reside() && self.device.resident(direction).is_some_and(Resident::is_up)
     }
 
     /// Copies one row, by a copy engine.
     pub fn copy_row(&self, current: &Current<'_>, dst: usize, src: usize, len: usize) -> Result<()> {
         // SAFETY: a row of an op: both ranges stay valid until the op has passed.
-        unsafe { current.copy(dst, src, len, self.begin(current)) }
+        unsafe { current.copy(dst, src, len, self.begin(current)?) }
     }
 
     /// Copies a rectangle, by a copy engine; row by row where its pitch is more than the driver takes.
     pub fn copy_rows(&self, current: &Current<'_>, rows: &Rows) -> Result<()> {
         // SAFETY: a rectangle of an op: all rows stay valid until the op has passed.
-        unsafe { current.copy_rows(rows, self.begin(current)) }
+        unsafe { current.copy_rows(rows, self.begin(current)?) }
     }
 
     /// Copies segments in one call of the driver, which then uses several copy engines. False if it has none
@@ -249,7 +355,7 @@ impl Stream {
             return Ok(false);
         }
         // SAFETY: the segments of an op stay valid until the op has passed.
-        unsafe { current.copy_batch(segments, self.begin(current)) }
+        unsafe { current.copy_batch(segments, self.begin(current)?) }
     }
 
     /// Fills device memory, in one call of the driver if the four bytes of the pattern are equal; else whole
@@ -267,7 +373,7 @@ impl Stream {
             pattern.rotate_left(head % 4);
             let word = u32::from_ne_bytes(pattern);
             // SAFETY: part of a fill: it stays valid until the op has passed, and it is aligned to its words.
-            unsafe { current.fill_words(dst + head, word, words, self.begin(current))? };
+            unsafe { current.fill_words(dst + head, word, words, self.begin(current)?)? };
         }
         (head + 4 * words..len).try_for_each(byte)
     }
@@ -278,7 +384,7 @@ impl Stream {
             return Ok(());
         }
         // SAFETY: part of a fill: it stays valid until the op has passed.
-        unsafe { current.fill_bytes(dst, byte, count, self.begin(current)) }
+        unsafe { current.fill_bytes(dst, byte, count, self.begin(current)?) }
     }
 
     /// Launches a kernel of ours, which takes arguments of these types.
@@ -291,7 +397,7 @@ impl Stream {
     ) -> Result<()> {
         // SAFETY: the kernel takes these arguments, of these sizes; what they point at stays valid until the
         // op has passed.
-        unsafe { current.launch(kernel, (blocks, THREADS), args, self.begin(current)) }
+        unsafe { current.launch(kernel, (blocks, THREADS), args, self.begin(current)?) }
     }
 
     /// What the next kernel, of so many blocks, is to write when it ends.
@@ -313,9 +419,34 @@ impl Stream {
         Ok(())
     }
 
+    /// Has the stream write a number behind all that is in it, for a thread that waits: it sees the number
+    /// before it could hear of it from the driver. `None` if that cannot be, and the driver is to be asked.
+    pub fn ring(&self, current: &Current<'_>) -> Option<Completion> {
+        if let Some(completion) = self.pending_batch() {
+            return Some(completion);
+        }
+        if !self.kind.may_ring() || !self.device.may_ring() {
+            return None;
+        }
+        self.doorbell.ring(&self.device.doorbells, current, |at, number| {
+            // SAFETY: a word of the doorbell, which stays where it is until the stream has written to it, or
+            // for good.
+            let put = unsafe { current.write_number(self.begin(current)?, at, number) };
+            put.inspect_err(|_| self.device.refuse_numbers())
+        })
+    }
+
+    /// As [`ring`](Self::ring), by the thread that may put work into the stream now, unless the last thing
+    /// in it rings already: until the next work comes, [`last_kernel`](Self::last_kernel) is the number.
+    pub fn ring_behind(&self, current: &Current<'_>) -> Option<Completion> {
+        let rung = self.doorbell.last().or_else(|| self.ring(current));
+        self.doorbell.set_last(rung);
+        rung
+    }
+
     /// The stream waits for an event of any stream.
     pub fn wait_for(&self, current: &Current<'_>, event: &Event) -> Result<()> {
-        event.wait_in(current, self.begin(current))
+        event.wait_in(current, self.begin(current)?)
     }
 
     /// The stream waits until the number at `at` is no less than `number`.
@@ -325,7 +456,7 @@ impl Stream {
     /// past.
     pub unsafe fn wait_for_number(&self, current: &Current<'_>, at: usize, number: u64) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { current.wait_for_number(self.begin(current), at, number) }
+        unsafe { current.wait_for_number(self.begin(current)?, at, number) }
     }
 
     /// Has the driver call `callback` when the stream gets here. If it refuses, the callback comes back.
@@ -334,7 +465,10 @@ impl Stream {
         current: &Current<'_>,
         callback: Box<T>,
     ) -> Result<(), (Error, Box<T>)> {
-        current.call_back(self.handle, callback)
+        match self.begin(current) {
+            Ok(handle) => current.call_back(handle, callback),
+            Err(why) => Err((why, callback)),
+        }
     }
 
     /// The stream's bounce buffer, made when first needed: in a shared stream, and beside one, that is when
@@ -375,7 +509,7 @@ impl Drop for Stream {
         }
         if !retained.is_empty() || self.bounce.get().is_some_and(Bounce::is_used) {
             // Its work may use memory that goes next. What became of the work is not asked any more.
-            let _ = current.synchronize(self.handle, "the GPU's work");
+            let _ = self.synchronize_in(&current, "the GPU's work");
         }
         // SAFETY: ours, and it goes with this.
         unsafe { current.destroy_stream(self.handle) };

@@ -7,21 +7,24 @@
 use crate::cuda::{
     driver::{Context, Current, ImplicitSync, KernelHandle, StreamHandle},
     stream::bounce::Bounces,
-    stream::doorbell::Doorbells,
-    stream::events::Events,
+    stream::doorbell::{Completion, Doorbells},
+    stream::events::{Event, Events},
     stream::list_slots::{ListSlot, ListSlots},
+    stream::planner::Direction,
+    stream::resident::Resident,
     stream::settings::{Constants, Settings},
     stream::spare_streams::SpareStreams,
 };
 use crate::{litter::Litter, pool::Pool};
 use ferry_core::{
     Result,
-    sync::{Arc, CachePadded},
+    sync::{Arc, AtomicBool, CachePadded, Mutex, Ordering, lock},
 };
 use std::{ffi::CStr, ops::Deref, sync::OnceLock};
 
 /// The kernels, made of the sources of these names by regenerate.sh.
 const PTX: &CStr = text(concat!(include_str!("../kernels/kernels.ptx"), "\0"));
+const RESIDENT: &CStr = text(concat!(include_str!("../kernels/resident.ptx"), "\0"));
 const REDUCE: &CStr = text(concat!(include_str!("../kernels/reduce.ptx"), "\0"));
 /// Multiprocessors of a GPU of which the driver does not say it.
 const MULTIPROCESSORS: usize = 32;
@@ -52,8 +55,15 @@ pub struct Device {
     pub events: Events,
     lists: ListSlots,
     spare_streams: SpareStreams,
+    /// Whether streams can write numbers, as far as the driver says and has shown.
+    writes_numbers: AtomicBool,
     kernels: OnceLock<[KernelHandle; 4]>,
     reducing: OnceLock<[KernelHandle; 2]>,
+    residing: OnceLock<[KernelHandle; 1]>,
+    /// Into the GPU, and out of it; none where streams could not wait for what they do.
+    residents: Option<[Resident; 2]>,
+    /// Where events are recorded that stand behind work of a resident kernel.
+    marks: Mutex<Option<StreamHandle>>,
     /// Released last.
     context: Arc<Context>,
 }
@@ -80,6 +90,7 @@ impl Device {
         settings: &Settings,
     ) -> Arc<Device> {
         let constants = settings.constants.on(context.multiprocessors().unwrap_or(MULTIPROCESSORS));
+        let may_reside = constants.resident_blocks > 0 && context.can_wait_for_numbers();
         Arc::new(Device {
             pool,
             litter: Arc::default(),
@@ -90,8 +101,12 @@ impl Device {
             events: Events::default(),
             lists: ListSlots::default(),
             spare_streams: SpareStreams::default(),
+            writes_numbers: AtomicBool::new(context.can_write_numbers()),
             kernels: OnceLock::new(),
             reducing: OnceLock::new(),
+            residing: OnceLock::new(),
+            residents: may_reside.then(Default::default),
+            marks: Mutex::default(),
             context,
         })
     }
@@ -110,9 +125,58 @@ impl Device {
         may_lack && self.sync.unless_held(|| self.kernels(current)).is_none() && self.kernels.get().is_none()
     }
 
+    /// Whether streams of ours may write numbers for threads that wait. Not where another stream may be held:
+    /// what a number comes behind could be done, and the number itself stand still behind the held one.
+    pub fn may_ring(&self) -> bool {
+        self.writes_numbers.load(Ordering::Relaxed) && !self.sync.may_hold()
+    }
+
+    /// The driver has refused a number: it is asked for none any more.
+    pub fn refuse_numbers(&self) {
+        self.writes_numbers.store(false, Ordering::Relaxed);
+    }
+
     /// The kernels of reduce.cu: for runs of elements, and for one whose bytes lie apart.
     pub fn reducing(&self, current: &Current<'_>) -> Result<[KernelHandle; 2]> {
         self.loaded(current, &self.reducing, REDUCE, [c"ferry_reduce", c"ferry_reduce_one"])
+    }
+
+    /// The kernel of resident.cu.
+    pub fn resident_kernel(&self, current: &Current<'_>) -> Result<KernelHandle> {
+        self.loaded(current, &self.residing, RESIDENT, [c"ferry_resident"]).map(|[kernel]| kernel)
+    }
+
+    /// The resident kernel for this direction, if there may be one now: not where a shared stream could wait
+    /// for it.
+    pub fn resident(&self, direction: Direction) -> Option<&Resident> {
+        let [into, out] = self.residents.as_ref().filter(|_| !self.sync.may_hold())?;
+        match direction {
+            Direction::In => Some(into),
+            Direction::Out => Some(out),
+            Direction::Within | Direction::Across => None,
+        }
+    }
+
+    /// The failure of a resident kernel, if one has failed.
+    pub fn failure_of_residents(&self, current: &Current<'_>) -> Result<()> {
+        self.residents.iter().flatten().try_for_each(|resident| resident.failure(current))
+    }
+
+    /// An event that is reached when `completion` is done, whatever stands in the streams.
+    pub fn record_behind(
+        self: &Arc<Self>,
+        current: &Current<'_>,
+        completion: Completion,
+        is_timed: bool,
+    ) -> Result<Arc<Event>> {
+        let mut marks = lock(&self.marks);
+        let stream = match *marks {
+            Some(stream) => stream,
+            None => *marks.insert(current.create_urgent_stream()?),
+        };
+        // SAFETY: doorbells stay where they are as long as the device, and streams are gone before.
+        unsafe { current.wait_for_number(stream, completion.at, completion.number)? };
+        Event::record(self, current, stream, is_timed)
     }
 
     /// Room for a list of pieces, if there is some.
@@ -133,6 +197,7 @@ impl Device {
     pub fn load_all(&self, current: &Current<'_>) -> Result<()> {
         self.kernels(current)?;
         self.reducing(current)?;
+        self.resident_kernel(current)?;
         self.spare_streams.stock(|| self.sync.unless_held(|| current.create_stream()))
     }
 
@@ -176,6 +241,11 @@ impl Deref for Device {
 impl Drop for Device {
     fn drop(&mut self) {
         let Ok(current) = self.enter() else { return };
+        self.residents.iter().flatten().for_each(|resident| resident.close(&current));
+        if let Some(stream) = lock(&self.marks).take() {
+            // SAFETY: ours, and not used any more.
+            unsafe { current.destroy_stream(stream) };
+        }
         self.events.give_back(&current);
         for at in self.lists.close().into_iter().chain(self.doorbells.close()) {
             // SAFETY: made by `own_pinned`, and every kernel that knew it has said that it is done.

@@ -1,7 +1,8 @@
-//! Doorbells: a kernel tells a waiting thread of its end by words in pinned memory.
+//! Doorbells: the GPU tells a waiting thread how far a stream is by words in pinned memory.
 //!
-//! Each block of the kernel writes a number when all that it wrote has arrived, and the thread polls these
-//! words. To ask the driver takes two microseconds more.
+//! Each block of a kernel writes a number when all that it wrote has arrived. Behind anything else, such as
+//! the work of a copy engine, the stream itself writes one, to a word that no kernel uses. The thread polls
+//! these words: to ask the driver takes one or two microseconds more.
 
 use crate::cuda::driver::Current;
 use ferry_core::{
@@ -14,13 +15,16 @@ use std::{
         OnceLock,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
 /// Most blocks of a kernel that rings a doorbell.
 const BLOCKS_MAX: usize = 256;
-/// Bytes of a doorbell: a word for each block.
-const SIZE: usize = BLOCKS_MAX * size_of::<u64>();
+/// Where the word is that the stream itself writes: on a cache line of its own.
+const END: usize = BLOCKS_MAX * size_of::<u64>();
+/// Bytes of a doorbell: a word for each block, and that cache line.
+const SIZE: usize = END + 64;
 /// Bytes that are allocated at a time.
 const GROUP_LEN: usize = 32 * SIZE;
 /// After this time the driver is asked: the kernel may have failed, and then the words are never written.
@@ -64,15 +68,20 @@ impl Doorbells {
     }
 }
 
-/// The doorbell of a stream, made when its first kernel is launched; none where there is no memory for it.
+/// The doorbell of a stream, made when its first kernel is launched or its first number is written; none
+/// where there is no memory for it.
 #[derive(Default)]
 pub struct Doorbell {
     at: OnceLock<usize>,
-    /// The end of the kernel that is the last thing in the stream, if it is one that rings.
+    /// The end of the last thing in the stream, if that is something which rings.
     last: Mutex<Option<Completion>>,
+    /// The newest number that the stream itself writes. Locked while one is put into the stream: numbers only
+    /// grow in its order.
+    newest: Mutex<u64>,
 }
 
-/// The end of a kernel: what it is told to write, and what a thread can wait for.
+/// A place in a stream: what a kernel, or the stream itself, writes when it gets there, and what a thread can
+/// wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// Where the words are; 0 if there are none.
@@ -88,6 +97,31 @@ impl Doorbell {
         let at = self.at.get().copied().or_else(|| self.make(pool, |len| current.own_pinned(len)));
         let at = at.filter(|_| blocks as usize <= BLOCKS_MAX).unwrap_or(0);
         Completion { at, number: pool.count.fetch_add(1, Ordering::Relaxed) + 1, blocks }
+    }
+
+    /// Has the stream itself write a number when it has done what is in it now; `write` is given the place and
+    /// the number, and puts that into the stream. `None` if it cannot.
+    pub fn ring(
+        &self,
+        pool: &Doorbells,
+        current: &Current<'_>,
+        write: impl FnOnce(usize, u64) -> Result<()>,
+    ) -> Option<Completion> {
+        let words = self.at.get().copied().or_else(|| self.make(pool, |len| current.own_pinned(len)))?;
+        self.ring_at(words + END, pool, write)
+    }
+
+    fn ring_at(
+        &self,
+        at: usize,
+        pool: &Doorbells,
+        write: impl FnOnce(usize, u64) -> Result<()>,
+    ) -> Option<Completion> {
+        let mut newest = lock(&self.newest);
+        let number = pool.count.fetch_add(1, Ordering::Relaxed) + 1;
+        write(at, number).ok()?;
+        *newest = number;
+        Some(Completion { at, number, blocks: 1 })
     }
 
     /// Where the words are, made here or by another thread meanwhile.
@@ -109,11 +143,13 @@ impl Doorbell {
         *lock(&self.last)
     }
 
-    /// The stream goes; whether all of its kernels are done.
+    /// The stream goes; whether all of its work is done.
     pub fn leave(&mut self, doorbells: &Doorbells, is_idle: bool) {
         let Some(at) = self.at.take() else { return };
+        // A number comes behind the work, and somebody else may have seen that to be done.
+        let end = Completion { at: at + END, number: *lock(&self.newest), blocks: 1 };
         let mut made = lock(&doorbells.made);
-        match is_idle {
+        match is_idle && end.is_done() {
             true => made.spare.push(at),
             false => made.is_any_lost = true,
         }
@@ -126,15 +162,28 @@ impl Completion {
         (0..self.blocks).all(|block| self.word(block) >= self.number)
     }
 
-    /// Polls for a while; false if the driver is to be asked.
-    pub fn wait(&self) -> bool {
-        let begin = Instant::now();
+    /// As [`is_done`](Self::is_done), for a thread that asks again and again.
+    pub fn is_done_soon(&self) -> bool {
+        hint::spin_loop();
+        self.is_done()
+    }
+
+    /// Polls for about so long, but for a while at most; false if the driver is to be asked.
+    pub fn wait(&self, limit: Duration) -> bool {
+        if limit.is_zero() {
+            return self.is_done();
+        }
+        let (begin, limit) = (Instant::now(), limit.min(DRIVER_AFTER));
         for block in 0..self.blocks {
             let mut spins = 0;
             while self.word(block) < self.number {
                 spins += 1;
-                if spins % SPINS_PER_CLOCK == 0 && begin.elapsed() > DRIVER_AFTER {
-                    return false;
+                if spins % SPINS_PER_CLOCK == 0 {
+                    if begin.elapsed() > limit {
+                        return false;
+                    }
+                    // There may be fewer CPUs than threads that poll.
+                    thread::yield_now();
                 }
                 hint::spin_loop();
             }
@@ -174,9 +223,9 @@ mod tests {
             assert!(!waited.is_done());
             write(&waited, block, number);
         }
-        assert!(!waited.is_done() && !waited.wait(), "block 1 has written an older one");
+        assert!(!waited.is_done() && !waited.wait(Duration::MAX), "block 1 has written an older one");
         write(&waited, 1, 7);
-        assert!(waited.is_done() && waited.wait());
+        assert!(waited.is_done() && waited.wait(Duration::MAX));
     }
 
     #[test]
@@ -188,6 +237,25 @@ mod tests {
         assert_eq!(doorbell.last(), None);
         doorbell.set_last(Some(Completion { at: 0, ..completion }));
         assert_eq!(doorbell.last(), None, "no doorbell");
+    }
+
+    #[test]
+    fn numbers_of_the_stream_itself_have_a_word_of_their_own_and_only_grow() {
+        let (doorbells, doorbell) = (Doorbells::default(), Doorbell::default());
+        let words = doorbells.take(memory).expect("memory");
+        let (kernel, mut newest) = (Completion { at: words, number: 0, blocks: BLOCKS_MAX as u32 }, 0);
+        let mut ring = || {
+            let put = |at, number| {
+                assert!(at == words + END && number > newest);
+                newest = number;
+                Ok(())
+            };
+            doorbell.ring_at(words + END, &doorbells, put).expect("it is put")
+        };
+        let (first, second) = (ring(), ring());
+        write(&second, 0, second.number);
+        assert!(first.is_done() && second.is_done() && !ring().is_done());
+        assert_eq!((kernel.word(BLOCKS_MAX as u32 - 1), END % 64), (0, 0), "no word of a kernel");
     }
 
     #[test]
@@ -219,5 +287,11 @@ mod tests {
         again.leave(&doorbells, false);
         assert_ne!(lane().at.get().copied(), place);
         assert_eq!(doorbells.close(), []);
+        let (doorbells, mut rung) = (Doorbells::default(), Doorbell::default());
+        let at = doorbells.take(memory).expect("memory");
+        rung.at.set(at).expect("none yet");
+        assert!(rung.ring_at(at + END, &doorbells, |_, _| Ok(())).is_some());
+        rung.leave(&doorbells, true);
+        assert_eq!(doorbells.close(), [], "the number is yet to be written");
     }
 }

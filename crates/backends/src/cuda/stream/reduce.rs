@@ -1,6 +1,9 @@
 //! Reductions, by the kernels of reduce.cu.
 
-use crate::cuda::{driver::Current, stream::copies::arg, stream::cuda_stream::Stream};
+use crate::cuda::{
+    driver::{Current, arg},
+    stream::cuda_stream::Stream,
+};
 use ferry_core::{Result, reduce::Reduction};
 use std::mem;
 

@@ -82,6 +82,18 @@ constants! {
     blocks_out = 32,
     /// Blocks of a kernel that copies inside the device, the GPU's multiprocessors at most; 0 is no kernels.
     blocks_within = usize::MAX,
+    /// Blocks of the kernel that stays on the GPU between batches, in each direction; 0 is no such kernel.
+    resident_blocks = 4,
+    /// A batch of so many bytes has that kernel launched. Smaller ones do if they come in a row.
+    resident_from = 256 << 10,
+    /// Microseconds without a batch after which it ends.
+    resident_idle = 300,
+    /// Microseconds after which it ends in any case, to be launched anew: what waits for all streams waits no
+    /// longer.
+    resident_life = 10_000,
+    /// After so many pieces it waits for what it wrote to the host, so that this does not hold up the memory
+    /// of others; 0 does not wait, 15 is the most.
+    resident_pause = 15,
     /// Rows of at least this width go to a kernel on their way to the device, whatever their pitch.
     rows_in_from = 1,
     /// Rows of at most this width go to a kernel on their way to the device, whatever their pitch.

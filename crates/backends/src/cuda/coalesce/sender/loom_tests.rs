@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cuda::{
-    order::window::{Offered, RunKind},
+    order::window::{MISSES_BEFORE_SENDER, Offered, RunKind},
     stream::planner::Direction,
 };
 use ferry_core::{
@@ -13,6 +13,8 @@ use ferry_core::{
 #[derive(Default)]
 struct Fake {
     window: Window,
+    /// Copies that came into the window. The model checker need not know of it: one thread submits.
+    coalesced: std::sync::atomic::AtomicUsize,
     sent: AtomicUsize,
 }
 
@@ -24,24 +26,34 @@ impl Fake {
         lane
     }
 
-    /// Submits a copy. The sender is asked for the first one that it does not look at, and not for the fourth
-    /// as elsewhere: so it may come and go between two.
+    /// Submits copies until one is in the window, or the sender is asked for the next: it may come and go between
+    /// two calls. The others go straight into the stream.
     fn submit(self: &Arc<Self>, sender: &Sender<Fake>) {
         let copy = Segment { dst: 0, src: 100, len: 1 };
-        for _ in 0..4 {
+        for _ in 0..=MISSES_BEFORE_SENDER {
             match self.window.offer(
                 RunKind::Copies(Direction::In),
                 || 0,
                 |run, ticket| run.add(ticket, Direction::In, copy),
             ) {
-                Offered::Yes { .. } => return,
+                Offered::Yes { .. } => {
+                    self.coalesced.fetch_add(1, Ordering::Relaxed);
+                    return;
+                }
                 Offered::Full => unreachable!("few copies"),
-                Offered::No { asks_sender: true } => add(sender, self.clone()),
-                Offered::No { asks_sender: false } => {}
+                Offered::No { asks_sender } => {
+                    self.window.count();
+                    if asks_sender {
+                        return add(sender, self.clone());
+                    }
+                }
             }
         }
-        self.window.count();
-        self.sent.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many copies came into the window and were not sent.
+    fn lost(&self) -> usize {
+        self.coalesced.load(Ordering::Acquire) - self.sent.load(Ordering::Acquire)
     }
 }
 
@@ -105,7 +117,7 @@ fn all_are_sent(between: impl Fn(&Arc<Fake>) + Send + Sync + 'static) {
         lane.submit(&sender);
         add(&sender, end);
         thread.join().expect("it ends");
-        assert_eq!(lane.sent.load(Ordering::Acquire), 3);
+        assert_eq!(lane.lost(), 0);
     });
 }
 
@@ -145,7 +157,7 @@ fn no_lane_is_lost_when_the_sender_is_relieved() {
         }
         add(&sender, end.clone());
         serves.join().expect("it ends");
-        assert_eq!(lanes.each_ref().map(|lane| lane.sent.load(Ordering::Acquire)), [3, 2]);
+        assert_eq!(lanes.each_ref().map(|lane| lane.lost()), [0, 0]);
         assert_eq!(lock(&sender.state).being_served, 0);
     });
 }

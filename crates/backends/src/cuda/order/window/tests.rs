@@ -235,6 +235,23 @@ fn the_sender_is_asked_once_when_there_may_be_many() {
 }
 
 #[test]
+fn the_sender_is_not_asked_where_something_comes_behind_each_copy() {
+    let (window, one) = (busy(), copy(0, 100, 8));
+    for _ in 0..100 {
+        assert_eq!(offer(&window, Direction::In, one, 0), Offered::No { asks_sender: false });
+        assert_eq!(window.count() + 1, window.count(), "the copy, and an event");
+    }
+    let mut asked = false;
+    for _ in 0..10 {
+        asked |= offer(&window, Direction::In, one, 0) == Offered::No { asks_sender: true };
+        window.count();
+        asked |= offer(&window, Direction::In, one, 0) == Offered::No { asks_sender: true };
+        assert_eq!(window.count() + 1, window.count(), "two copies, and an event");
+    }
+    assert!(asked, "two can go as one");
+}
+
+#[test]
 fn a_window_says_when_it_is_due() {
     let window = busy();
     window.start_polling();
