@@ -102,7 +102,8 @@ static Calls *find_calls(const char *name, bool takes)
     for (Calls *next = calls; next < calls + MOST_CALLS; next++) {
         const char *there = __atomic_load_n(&next->name, __ATOMIC_ACQUIRE), *none = NULL;
         if (!there && takes &&
-            __atomic_compare_exchange_n(&next->name, &none, name, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+            __atomic_compare_exchange_n(&next->name, &none, name, false, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_SEQ_CST)) {
             return next;
         }
         there = __atomic_load_n(&next->name, __ATOMIC_ACQUIRE);

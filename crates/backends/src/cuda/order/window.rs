@@ -348,8 +348,8 @@ impl Window {
 }
 
 impl WindowState {
-    /// A copy is not coalesced, and gets the next ticket. Says whether the sender is to be asked for those that
-    /// follow. Where something else comes behind each copy, and sends it, there is nothing to gather.
+    /// A copy is not coalesced, and gets the next ticket. Says whether the sender is to be asked for those
+    /// that follow. Where something else comes behind each copy, and sends it, there is nothing to gather.
     fn miss(&mut self, passed: Ticket) -> bool {
         let in_a_row = u32::from(self.last_copy == self.last);
         self.missed = if passed >= self.last { 0 } else { self.missed + in_a_row };

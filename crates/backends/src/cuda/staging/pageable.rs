@@ -29,9 +29,9 @@ impl Staging {
         Arc::new(Staging { buffers: Arc::new(buffers), pinned })
     }
 
-    /// A copy between pageable memory and a device, in a stream that has done all that came before. It is done
-    /// when this returns. The driver refuses ranges that are pinned in part, and may have no pinned memory for
-    /// us: what one way cannot do the other may.
+    /// A copy between pageable memory and a device, in a stream that has done all that came before. It is
+    /// done when this returns. The driver refuses ranges that are pinned in part, and may have no pinned
+    /// memory for us: what one way cannot do the other may.
     pub fn copy(&self, stream: &Arc<Stream>, current: &Current<'_>, plan: &Plan) -> Result<()> {
         let staged = match plan.bytes() <= MOST_ALONE {
             true => alone::copy(stream, current, plan),

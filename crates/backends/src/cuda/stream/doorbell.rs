@@ -99,8 +99,8 @@ impl Doorbell {
         Completion { at, number: pool.count.fetch_add(1, Ordering::Relaxed) + 1, blocks }
     }
 
-    /// Has the stream itself write a number when it has done what is in it now; `write` is given the place and
-    /// the number, and puts that into the stream. `None` if it cannot.
+    /// Has the stream itself write a number when it has done what is in it now; `write` is given the place
+    /// and the number, and puts that into the stream. `None` if it cannot.
     pub fn ring(
         &self,
         pool: &Doorbells,

@@ -145,8 +145,8 @@ unsafe fn hand_over(signal: i32, info: *mut libc::siginfo_t, context: *mut c_voi
     true
 }
 
-/// Sends a signal to the process as it came. The kernel lets no thread but the first pretend that a signal comes
-/// from `kill`: if this process sent it, `kill` does the same; else it is queued, in the sender's name.
+/// Sends a signal to the process as it came. The kernel lets no thread but the first pretend that a signal
+/// comes from `kill`: if this process sent it, `kill` does the same; else it is queued, in the sender's name.
 fn send_again(signal: i32, info: &mut libc::siginfo_t) {
     // SAFETY: no pointer but to what the kernel told of the signal.
     unsafe {

@@ -26,8 +26,8 @@ impl Fake {
         lane
     }
 
-    /// Submits copies until one is in the window, or the sender is asked for the next: it may come and go between
-    /// two calls. The others go straight into the stream.
+    /// Submits copies until one is in the window, or the sender is asked for the next: it may come and go
+    /// between two calls. The others go straight into the stream.
     fn submit(self: &Arc<Self>, sender: &Sender<Fake>) {
         let copy = Segment { dst: 0, src: 100, len: 1 };
         for _ in 0..=MISSES_BEFORE_SENDER {
