@@ -41,7 +41,7 @@ fn a_hundred_blocks_are_few_allocations() {
 #[test]
 #[ignore = "run by a_hundred_blocks_are_few_allocations"]
 fn a_hundred_blocks() {
-    let Some(gpu) = gpu("a_hundred_blocks") else { return };
+    let Some(gpu) = gpu_of("a_hundred_blocks", 4096 * MIB) else { return };
     let before = gpu.memory_info(0).expect("asked");
     let blocks = alloc_all(&gpu, &USUAL, 100);
     assert!(blocks.iter().all(|block| block.base % USUAL.page == 0 && block.len == USUAL.len));

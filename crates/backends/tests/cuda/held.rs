@@ -241,7 +241,7 @@ fn a_fence_before_a_hold_says_what_it_stands_for() {
 /// The driver waits for a held stream to take memory back, so that is put off.
 #[test]
 fn blocks_come_and_go_while_a_stream_is_held() {
-    let Some(gpu) = gpu("blocks_come_and_go_while_a_stream_is_held") else { return };
+    let Some(gpu) = gpu_of("blocks_come_and_go_while_a_stream_is_held", 4096 * MIB) else { return };
     let gpu = Arc::new(gpu);
     let held = shared(&gpu, 0);
     let first = gpu.alloc(&USUAL).expect("memory");

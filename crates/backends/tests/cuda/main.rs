@@ -61,8 +61,17 @@ fn take_turn() {
 
 /// A runtime on the GPU, or a line that says why there is none.
 fn gpu(test: &str) -> Option<Runtime> {
+    opened(test, &CudaOptions::default())
+}
+
+/// A device of a size of its own: what is free of it depends on no other program.
+fn gpu_of(test: &str, bytes: usize) -> Option<Runtime> {
+    opened(test, &CudaOptions { device_memory: Some(bytes), ..CudaOptions::default() })
+}
+
+fn opened(test: &str, options: &CudaOptions) -> Option<Runtime> {
     take_turn();
-    match Cuda::open(&CudaOptions::default()) {
+    match Cuda::open(options) {
         Ok(backend) => Some(Runtime::new(backend, Vec::new())),
         Err(why) => {
             eprintln!("{test}: skipped: {why}");

@@ -57,13 +57,14 @@ impl Memory {
 
     /// The range can be accessed.
     fn learn(&mut self, addr: usize, len: usize, access: Access) {
+        // Nothing at all is accessible at any address, the last one included.
+        if !(1..=LARGEST).contains(&len) {
+            return;
+        }
         let (page, mask) = (page_size(), page_size() - 1);
         let range = addr & !mask..(addr + len).next_multiple_of(page);
         // Mappings that cannot be populated may be of devices, which are not to be touched.
-        if (1..=LARGEST).contains(&len)
-            && populate(range.start, page, access).is_ok()
-            && fault::is_ours_to_meet()
-        {
+        if populate(range.start, page, access).is_ok() && fault::is_ours_to_meet() {
             self.ranges[self.oldest] = (range, access);
             self.oldest = (self.oldest + 1) % REMEMBERED;
         }
@@ -163,6 +164,7 @@ mod tests {
         others.iter().for_each(|other| assert_eq!(accessible(*other, 1, Access::Read), Ok(())));
         assert!(!is_remembered(at, 1, Access::Write) && is_remembered(others[0], 1, Access::Read));
         assert_eq!(accessible(at, 0, Access::Read), Ok(()));
+        assert_eq!(accessible(usize::MAX, 0, Access::Read), Ok(()), "nothing, at the last address");
         assert!(accessible(usize::MAX - 5, 100, Access::Read).is_err());
     }
 
