@@ -11,7 +11,7 @@ use crate::cuda::{
     stream::events::{Event, Events},
     stream::list_slots::{ListSlot, ListSlots},
     stream::planner::Direction,
-    stream::resident::Resident,
+    stream::resident::{self, Resident},
     stream::settings::{Constants, Settings},
     stream::spare_streams::SpareStreams,
 };
@@ -90,7 +90,7 @@ impl Device {
         settings: &Settings,
     ) -> Arc<Device> {
         let constants = settings.constants.on(context.multiprocessors().unwrap_or(MULTIPROCESSORS));
-        let may_reside = constants.resident_blocks > 0 && context.can_wait_for_numbers();
+        let may_reside = context.can_wait_for_numbers();
         Arc::new(Device {
             pool,
             litter: Arc::default(),
@@ -150,11 +150,12 @@ impl Device {
     /// for it.
     pub fn resident(&self, direction: Direction) -> Option<&Resident> {
         let [into, out] = self.residents.as_ref().filter(|_| !self.sync.may_hold())?;
-        match direction {
-            Direction::In => Some(into),
-            Direction::Out => Some(out),
-            Direction::Within | Direction::Across => None,
-        }
+        let resident = match direction {
+            Direction::In => into,
+            Direction::Out => out,
+            Direction::Within | Direction::Across => return None,
+        };
+        (resident::blocks(direction, &self.constants) > 0).then_some(resident)
     }
 
     /// The failure of a resident kernel, if one has failed.

@@ -107,6 +107,15 @@ pub struct Batch {
     pub is_ordered: bool,
 }
 
+/// Blocks of the kernel of this direction; 0 is no kernel.
+pub fn blocks(direction: Direction, constants: &Constants) -> usize {
+    match direction {
+        Direction::In => constants.resident_in,
+        Direction::Out => constants.resident_out,
+        Direction::Within | Direction::Across => 0,
+    }
+}
+
 /// What the resident kernel needs of its GPU.
 #[derive(Clone, Copy)]
 pub struct ResidentGpu<'a> {
@@ -221,7 +230,7 @@ impl ResidentState {
         self.places[place] = (back, number);
         let was_up = self.is_up();
         self.tell([batch.slot.list() as u64, shape, back as u64, number, at as u64, bell]);
-        if (!was_up || self.closed_before(current)) && self.launch(gpu).is_err() {
+        if (!was_up || self.closed_before(current)) && self.launch(gpu, direction).is_err() {
             // Nobody has read of it.
             self.count = self.count.wrapping_sub(1);
             self.places[place] = (0, 0);
@@ -290,7 +299,7 @@ impl ResidentState {
     }
 
     /// Launches the kernel for the newest batch and those to come, perhaps behind one that was told to end.
-    fn launch(&mut self, gpu: &ResidentGpu<'_>) -> Result<()> {
+    fn launch(&mut self, gpu: &ResidentGpu<'_>, direction: Direction) -> Result<()> {
         let Some(memory) = &self.memory else { return Ok(()) };
         let (kernel, constants) = ((gpu.kernel)()?, gpu.constants);
         let generation = self.generation + 1;
@@ -305,7 +314,7 @@ impl ResidentState {
             arg(&generation),
             arg(&idle_ns),
         ];
-        let blocks = constants.resident_blocks as u32;
+        let blocks = blocks(direction, constants) as u32;
         let (launched, pairs) = memory.launch(gpu.current, kernel, blocks, &mut args, self.no_pairs);
         self.no_pairs |= !pairs;
         launched?;

@@ -17,8 +17,9 @@ pub struct Settings {
 impl Settings {
     /// What copies take from other work of a GPU, in words.
     pub fn footprint(&self) -> String {
-        let Constants { blocks_in, blocks_out, .. } = &self.constants;
-        format!(" (copy kernels of {blocks_in} blocks in, {blocks_out} out)")
+        let Constants { blocks_in, blocks_out, resident_in, resident_out, .. } = &self.constants;
+        let staying = format!("{resident_in} and {resident_out} for batches in a row");
+        format!(" (copy kernels of {blocks_in} blocks in, {blocks_out} out; {staying})")
     }
 }
 
@@ -82,8 +83,10 @@ constants! {
     blocks_out = 32,
     /// Blocks of a kernel that copies inside the device, the GPU's multiprocessors at most; 0 is no kernels.
     blocks_within = usize::MAX,
-    /// Blocks of the kernel that stays on the GPU between batches, in each direction; 0 is no such kernel.
-    resident_blocks = 4,
+    /// Blocks of the kernel that stays on the GPU between batches to the device; 0 is no such kernel.
+    resident_in = 6,
+    /// Blocks of that kernel for batches from the device: stores over the link cost others more than loads.
+    resident_out = 4,
     /// A batch of so many bytes has that kernel launched. Smaller ones do if they come in a row.
     resident_from = 256 << 10,
     /// Microseconds without a batch after which it ends.
@@ -162,14 +165,23 @@ impl Constants {
         }
     }
 
-    /// These numbers with this many blocks for kernels between host and device.
+    /// These numbers with this many blocks for kernels between host and device, those that stay included: few
+    /// leave the GPU to others, many are fast alone.
     pub fn with_blocks(self, blocks: usize) -> Constants {
-        Constants { blocks_in: blocks, blocks_out: blocks, ..self }
+        let [blocks_in, blocks_out, resident_in, resident_out] = [blocks; 4];
+        Constants { blocks_in, blocks_out, resident_in, resident_out, ..self }
     }
 
     /// These numbers for a GPU with so many multiprocessors.
     pub fn on(&self, multiprocessors: usize) -> Constants {
-        Constants { blocks_within: self.blocks_within.min(multiprocessors), ..self.clone() }
+        // All blocks of both resident kernels are there at once, beside others.
+        let most = multiprocessors / 4;
+        Constants {
+            blocks_within: self.blocks_within.min(multiprocessors),
+            resident_in: self.resident_in.min(most),
+            resident_out: self.resident_out.min(most),
+            ..self.clone()
+        }
     }
 }
 
@@ -281,6 +293,9 @@ mod tests {
     fn a_gpu_bounds_the_blocks_inside_it() {
         let constants = Constants::default().with_blocks(24).on(132);
         assert_eq!((constants.blocks_in, constants.blocks_out, constants.blocks_within), (24, 24, 132));
+        assert_eq!((constants.resident_in, constants.resident_out), (24, 24));
+        let fewer = Constants::default().with_blocks(64).on(132);
+        assert_eq!((fewer.resident_in, fewer.resident_out), (33, 33), "beside others, both at once");
         let fewer: Constants = "blocks_within=40".parse().expect("good text");
         assert_eq!(fewer.on(132).blocks_within, 40);
     }
