@@ -133,13 +133,18 @@ impl Intake {
         for index in 0..self.buffers.count() {
             let state = self.buffers.state(index).load(Ordering::Acquire);
             let buffer = self.buffers.buffer(index);
-            let is_taken = state == FULL || is_all && state != FREE;
-            if is_taken && buffer.thread.load(Ordering::Acquire) != 0 {
+            if state != FREE && buffer.thread.load(Ordering::Acquire) != 0 {
                 order.push((buffer.claim.load(Ordering::Relaxed), index));
             }
         }
         order.sort_unstable();
-        order.into_iter().for_each(|(_, index)| self.take_buffer(index));
+        for (_, index) in order {
+            // Asked again: a thread may have filled one since it was seen, and another one behind it. Nothing
+            // of the second may be taken before all of the first.
+            if is_all || self.buffers.state(index).load(Ordering::Acquire) == FULL {
+                self.take_buffer(index);
+            }
+        }
     }
 
     fn take_buffer(&mut self, index: usize) {

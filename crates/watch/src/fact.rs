@@ -499,6 +499,8 @@ pub struct HostAccess {
     /// The first byte of the access, as the program calls it. A system call's address is the first byte in a
     /// page that it touches.
     pub address: u64,
+    /// How many bytes of the op it reaches from there, within a page.
+    pub len: u64,
     /// Whether it was written.
     pub is_write: bool,
     /// The op.

@@ -110,6 +110,7 @@ fn one_of_each() -> Vec<Fact> {
             time,
             thread: 77,
             address: 0x7f00_0000_1001,
+            len: 32,
             is_write: true,
             point,
             is_destination: false,

@@ -12,7 +12,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::fact::{
-    Awaited, CallSite, Fact, FactSource, Join, Nanos, Passed, Piece, Point, SubmittedOp, Work,
+    Awaited, CallSite, Fact, FactSource, Join, Nanos, Outcome, Passed, Piece, Point, SubmittedOp, Work,
 };
 
 /// Facts of a group that wait. If there are more, the first is judged by what is known of it.
@@ -30,7 +30,8 @@ pub struct Arrival {
     /// The fact.
     pub fact: Fact,
     /// What it copies, if its addresses were read when it ran; several pieces where memory is mapped so.
-    pub resolved: Vec<Piece>,
+    /// `None` if its turn came before that was told.
+    pub resolved: Option<Vec<Piece>>,
     /// Whether its tasks are still to come.
     is_launch: bool,
 }
@@ -69,7 +70,7 @@ impl CallOrders {
         }
         self.count += 1;
         let (place, fact) = ((self.count, 0), fact.clone());
-        group.add(Arrival { place, source, fact, resolved: Vec::new(), is_launch });
+        group.add(Arrival { place, source, fact, resolved: Some(Vec::new()), is_launch });
         false
     }
 
@@ -121,7 +122,8 @@ struct CallOrder {
     waiting: VecDeque<Arrival>,
     /// What is told of ops that wait, and of some that do not: that goes when nothing waits.
     resolved: HashMap<(u32, Point), Vec<Piece>>,
-    passed: HashSet<(u32, Point)>,
+    /// Whether they were done, and not dropped.
+    passed: HashMap<(u32, Point), bool>,
     bound: HashMap<(u32, u64), Bindings>,
     /// By the function that will submit the tasks.
     launched: HashMap<(u32, Point), Launch>,
@@ -154,8 +156,8 @@ impl CallOrder {
             Fact::Bound { promise, point, .. } => {
                 self.bound.entry((process, *promise)).or_default().push_back((number, *point));
             }
-            Fact::Passed(Passed { point, .. }) => {
-                self.passed.insert((process, *point));
+            Fact::Passed(Passed { point, outcome, .. }) => {
+                self.passed.insert((process, *point), *outcome != Outcome::Dropped);
                 self.launched.remove(&(process, *point));
                 self.running.retain(|source, run| source.process != process || run.point != *point);
             }
@@ -209,7 +211,7 @@ impl CallOrder {
     fn is_known(&self, arrival: &Arrival) -> bool {
         let Fact::Submitted(op) = &arrival.fact else { return true };
         let process = arrival.source.process;
-        let has_passed = self.passed.contains(&(process, op.point));
+        let has_passed = self.passed.contains_key(&(process, op.point));
         let is_bound = |awaited: &Awaited| match awaited {
             Awaited::Later(promise) => self.binding((process, *promise), arrival).is_some(),
             Awaited::Point(_) | Awaited::Outside => true,
@@ -237,8 +239,10 @@ impl CallOrder {
     fn completed(&mut self, mut arrival: Arrival) -> Arrival {
         let process = arrival.source.process;
         if let Fact::Submitted(op) = &arrival.fact {
-            arrival.resolved = self.resolved.remove(&(process, op.point)).unwrap_or_default();
-            self.passed.remove(&(process, op.point));
+            let is_done = self.passed.remove(&(process, op.point)).unwrap_or_default();
+            let is_told = is_done || self.is_resolved(process, op);
+            let pieces = self.resolved.remove(&(process, op.point)).unwrap_or_default();
+            arrival.resolved = is_told.then_some(pieces);
             let bound = |awaited: &Awaited| match awaited {
                 // Without a point it is over where that was told: something unseen has ended it.
                 Awaited::Later(promise) => self.binding((process, *promise), &arrival).flatten(),

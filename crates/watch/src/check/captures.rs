@@ -46,8 +46,8 @@ pub struct BegunCapture {
 #[derive(Default)]
 pub struct Captures {
     active: BTreeMap<u32, BegunCapture>,
-    /// A capture whose end is told, and the thread that is in the call which ends it.
-    ending: Option<(BegunCapture, u32)>,
+    /// Captures whose end is told, by the threads that are in the calls which end them.
+    ending: BTreeMap<u32, BegunCapture>,
 }
 
 impl Captures {
@@ -58,12 +58,12 @@ impl Captures {
 
     /// A capture ends, by a call that this thread is in.
     pub fn end(&mut self, graph: u32, thread: u32) {
-        self.ending = self.active.remove(&graph).map(|begun| (begun, thread));
+        self.ending.extend(self.active.remove(&graph).map(|begun| (thread, begun)));
     }
 
     /// The thread's call has returned.
     pub fn returned(&mut self, thread: u32) {
-        self.ending.take_if(|(_, by)| *by == thread);
+        self.ending.remove(&thread);
     }
 
     /// A capture that is under way: the newest.
@@ -77,7 +77,7 @@ impl Captures {
             return None;
         }
         // A failed end has ended the capture before it was told that it failed.
-        let ending = self.ending.filter(|(_, by)| *by == thread).map(|(begun, _)| begun);
+        let ending = self.ending.get(&thread).copied();
         let of_thread = self.active.values().rev().find(|begun| begun.thread == thread).copied();
         ending.or(of_thread).or(self.active()).map(|begun| begun.site)
     }

@@ -191,12 +191,16 @@ pub fn host_access(access: &HostAccess, op: &Rc<CheckedOp>) -> RawFinding {
     let uses = if access.is_destination { "writes" } else { "reads" };
     let by = if access.is_system_call { "A system call of thread" } else { "Thread" };
     let message = format!(
-        "{by} {} {verb} {:#x}, which a {} of {} bytes in stream {} {uses}: nobody has waited for it.",
-        access.thread, access.address, op.kind, op.bytes, op.point.stream
+        "{by} {} {verb} {:#x}, which a {} {} in stream {} {uses}: nobody has waited for it.",
+        access.thread,
+        access.address,
+        op.kind,
+        op.extent(),
+        op.point.stream
     );
     let mut raw = RawFinding::new(id, access.time, in_program(access), message);
     raw.work = Some(RawWork::of(op));
-    raw.bytes = Some((access.address, 1));
+    raw.bytes = Some((access.address, access.len));
     raw.is_program_address = true;
     raw.speak_for(op);
     raw
@@ -207,7 +211,7 @@ pub fn host_touch(touched: &TouchedBytes, op: Option<&Rc<CheckedOp>>) -> RawFind
     let id = if touched.is_write { FindingId::HostWrite } else { FindingId::HostRead };
     let verb = if touched.is_write { "changed" } else { "touched" };
     let uses = if touched.is_destination { "writes" } else { "reads" };
-    let what = op.map_or_else(|| "copy".to_owned(), |op| format!("{} of {} bytes", op.kind, op.bytes));
+    let what = op.map_or_else(|| "copy".to_owned(), |op| format!("{} {}", op.kind, op.extent()));
     let message = format!(
         "The CPU {verb} {} at {:#x}, which a {what} in stream {} {uses}: nobody had waited for it.",
         if touched.len == 1 { "a byte".to_owned() } else { format!("{} bytes", touched.len) },
@@ -230,7 +234,7 @@ pub fn unknown_work(access: &HostAccess) -> RawFinding {
         access.thread, access.address, access.point.stream
     );
     let mut raw = RawFinding::new(id, access.time, in_program(access), message);
-    raw.bytes = Some((access.address, 1));
+    raw.bytes = Some((access.address, access.len));
     raw.is_program_address = true;
     raw
 }
@@ -248,8 +252,8 @@ pub fn device_pointer(place: RawPlace, time: Nanos, address: u64, is_write: bool
 /// Work that nobody waited for ends, or ended, in this way.
 pub fn lost(last: &Rc<CheckedOp>, count: usize, how: &str) -> RawFinding {
     let what = match count {
-        1 => format!("a {} of {} bytes was", last.kind, last.bytes),
-        _ => format!("{count} operations, the last a {} of {} bytes, were", last.kind, last.bytes),
+        1 => format!("a {} {} was", last.kind, last.extent()),
+        _ => format!("{count} operations, the last a {} {}, were", last.kind, last.extent()),
     };
     let message =
         format!("{how} while {what} in flight in stream {}: nobody has waited for that.", last.point.stream);

@@ -95,7 +95,7 @@ impl FactReader for Checker {
         process.has_ended |= matches!(fact, Fact::Ended { .. });
         let is_launch = self.is_launch(source, fact);
         if self.calls.add(source, fact, is_launch) {
-            return self.judge(source, fact, Vec::new());
+            return self.judge(source, fact, Some(Vec::new()));
         }
         while let Some(next) = self.calls.next(source.process) {
             self.judge(next.source, &next.fact, next.resolved);
@@ -191,10 +191,13 @@ impl Checker {
     }
 
     /// Looks at a fact whose turn has come.
-    fn judge(&mut self, source: FactSource, fact: &Fact, resolved: Vec<Piece>) {
+    fn judge(&mut self, source: FactSource, fact: &Fact, resolved: Option<Vec<Piece>>) {
         self.judge_by(source.process, |process, names, found| {
             process.take(names, (source, fact), resolved, found);
         });
+        if let Fact::Joined(joined) = fact {
+            self.judge_by(source.process, |process, names, found| process.joined(names, joined, found));
+        }
     }
 
     fn judge_by(
@@ -214,7 +217,12 @@ impl Checker {
         for access in std::mem::take(&mut process.shared) {
             found.extend(self.shared.add(&names, number, access));
         }
-        found.into_iter().for_each(|raw| self.add(number, raw));
+        for raw in found {
+            let is_left_out = self.add(number, &raw);
+            if let Some(process) = self.processes.get_mut(&number) {
+                process.told(&raw, is_left_out);
+            }
+        }
     }
 
     fn finish_process(&mut self, number: u32, end: ProcessEnd) {
@@ -224,30 +232,29 @@ impl Checker {
         if !self.processes.contains_key(&number) {
             return;
         }
+        self.judge_by(number, |process, names, found| process.end(names, found));
         self.judge_by(number, |process, names, found| process.finish(names, end, found));
         self.processes.remove(&number);
         // The next program with this number counts its stacks anew.
         self.by_stack.retain(|(_, process, (_, other)), _| *process != number && *other != Some(number));
     }
 
-    /// Counts what was seen before; else symbolises it.
-    fn add(&mut self, process: u32, raw: RawFinding) {
-        let key = (raw.id, process, stacks(&raw));
+    /// Counts what was seen before; else symbolises it. Whether it is left out of the report.
+    fn add(&mut self, process: u32, raw: &RawFinding) -> bool {
+        let key = (raw.id, process, stacks(raw));
         let known = self.by_stack.get(&key).copied();
         if known.is_none() && raw.is_repeated {
-            return;
+            return false;
         }
         let index = match known {
             Some(index) => {
                 self.findings[index].count += 1;
                 index
             }
-            None => self.add_new(process, &raw),
+            None => self.add_new(process, raw),
         };
         self.by_stack.insert(key, index);
-        if self.left_out.as_ref().is_some_and(|is_left_out| is_left_out(&self.findings[index])) {
-            raw.be_left_out();
-        }
+        self.left_out.as_ref().is_some_and(|is_left_out| is_left_out(&self.findings[index]))
     }
 
     /// Symbolises a finding. Says which it is: one with other stacks may have the same path of calls.

@@ -81,8 +81,8 @@ pub struct CheckedOp {
     pub task: Option<TaskId>,
     /// What it does.
     pub kind: OpKind,
-    /// How many bytes it moves.
-    pub bytes: u64,
+    /// How many bytes it moves; `None` if its addresses are read when it runs, and were not.
+    pub bytes: Option<u64>,
     /// What comes before it in other streams.
     pub clock: Rc<StreamClock>,
     /// What the host knew before it.
@@ -100,6 +100,11 @@ pub struct CheckedOp {
 }
 
 impl CheckedOp {
+    /// How much it moves, for people.
+    pub fn extent(&self) -> String {
+        self.bytes.map_or("whose addresses were not read yet".to_owned(), |bytes| format!("of {bytes} bytes"))
+    }
+
     /// Whether this op has always passed when `later` begins.
     pub fn comes_before(&self, later: &CheckedOp) -> bool {
         if self.point.stream == later.point.stream {

@@ -38,13 +38,14 @@ pub struct OrderedOp {
     /// What the host knew before it.
     pub view: HostView,
     /// What it copies, if its addresses were read when it ran; several pieces where memory is mapped so.
-    pub resolved: Vec<Piece>,
+    /// `None` if that was never told.
+    pub resolved: Option<Vec<Piece>>,
 }
 
 struct PendingOp {
     op: SubmittedOp,
     view: HostView,
-    resolved: Vec<Piece>,
+    resolved: Option<Vec<Piece>>,
 }
 
 /// What comes before the ops of a stream from a ticket on.
@@ -152,7 +153,7 @@ impl OpOrder {
 
     /// An op was submitted, which copies `resolved` if its addresses were read when it ran. `ready` is given
     /// what can come out now.
-    pub fn submit(&mut self, op: SubmittedOp, resolved: Vec<Piece>, ready: &mut Vec<OrderedOp>) {
+    pub fn submit(&mut self, op: SubmittedOp, resolved: Option<Vec<Piece>>, ready: &mut Vec<OrderedOp>) {
         let (stream, view) = (op.point.stream, self.view());
         for awaited in &op.awaits {
             if let Awaited::Later(promise) = awaited {
@@ -456,7 +457,7 @@ mod tests {
         let (mut order, mut ready) = (OpOrder::default(), vec![]);
         let submit = |order: &mut OpOrder, at, awaits, ready: &mut Vec<OrderedOp>| {
             let op = SubmittedOp { point: point(at), awaits, ..Default::default() };
-            order.submit(op, vec![], ready);
+            order.submit(op, Some(vec![]), ready);
         };
         for step in steps {
             match *step {
@@ -574,7 +575,7 @@ mod tests {
             [((1, 1), vec![]), ((2, 1), vec![Awaited::Point(point((1, 1)))]), ((2, 2), vec![])]
         {
             let op = SubmittedOp { point: point(at), awaits, ..Default::default() };
-            order.submit(op, vec![], &mut ready);
+            order.submit(op, Some(vec![]), &mut ready);
         }
         assert_eq!(order.join(point((2, 1))), (1, vec![point((2, 1)), point((1, 1))]));
         assert_eq!(order.join(point((2, 2))), (2, vec![point((2, 2))]), "the rest was joined before");
@@ -586,10 +587,10 @@ mod tests {
         let (mut order, mut ready) = (OpOrder::default(), vec![]);
         for ticket in 1..=10_000 {
             let first = SubmittedOp { point: point((1, ticket)), ..Default::default() };
-            order.submit(first, vec![], &mut ready);
+            order.submit(first, Some(vec![]), &mut ready);
             let awaits = vec![Awaited::Point(point((1, ticket)))];
             let second = SubmittedOp { point: point((2, ticket)), awaits, ..Default::default() };
-            order.submit(second, vec![], &mut ready);
+            order.submit(second, Some(vec![]), &mut ready);
             order.join(point((2, ticket)));
             ready.clear();
         }

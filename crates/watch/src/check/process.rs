@@ -17,7 +17,7 @@ use super::names::CheckNames;
 use super::op::{CheckedOp, OpKind};
 use super::order::{OpOrder, OrderedOp};
 use super::races::{OpRaces, Race};
-use super::raw::{RawFinding, RawNote, RawPlace, RawWork};
+use super::raw::{Mended, RawFinding, RawNote, RawPlace, RawWork};
 use super::recent::RecentOps;
 use super::shared::SharedAccess;
 use super::tasks::{CapturedTasks, CapturingCall};
@@ -101,8 +101,8 @@ pub struct ProcessCheck {
     pub shared: Vec<SharedAccess>,
     ready: Vec<OrderedOp>,
     is_host_backend: bool,
-    /// Whether the CPU has accessed an address of a device.
-    touches_device: bool,
+    /// The thread that has accessed an address of a device, and made no call since.
+    touches_device: Option<u32>,
     /// Whether the process said that it ends.
     pub has_ended: bool,
 }
@@ -127,14 +127,16 @@ impl ProcessCheck {
     }
 
     /// One fact more, in the order of calls; `resolved` is what a late-bound copy copies. What is wrong goes
-    /// to `found`.
+    /// to `found`. What a join is for comes behind these findings, by [`joined`](Self::joined).
     pub fn take(
         &mut self,
         names: &CheckNames,
         (source, fact): (FactSource, &Fact),
-        resolved: Vec<Piece>,
+        resolved: Option<Vec<Piece>>,
         found: &mut Vec<RawFinding>,
     ) {
+        // It has survived that, by a handler of its own.
+        self.touches_device.take_if(|thread| *thread == source.thread);
         let mut ready = std::mem::take(&mut self.ready);
         self.order.pass_time(fact.time().unwrap_or_default());
         match fact {
@@ -153,9 +155,27 @@ impl ProcessCheck {
         }
         ready.drain(..).for_each(|op| self.run(names, op, found));
         self.ready = ready;
-        if let Fact::Joined(joined) = fact {
-            self.aborted(names, joined, found);
-            self.join(joined.point, joined.how == host::Join::Elsewhere);
+    }
+
+    /// The host has joined a point: all that came out for that is in the report.
+    pub fn joined(&mut self, names: &CheckNames, joined: &host::Joined, found: &mut Vec<RawFinding>) {
+        self.aborted(names, joined, found);
+        self.join(joined.point, joined.how == host::Join::Elsewhere);
+    }
+
+    /// A finding is in the report: what it is about counts as mended. Or it is left out, and others of the
+    /// same mistake stand for themselves.
+    pub fn told(&mut self, raw: &RawFinding, is_left_out: bool) {
+        match &raw.mended {
+            Mended::Order(earlier, later) if !is_left_out => {
+                self.order.mend(earlier.point, &earlier.clock, later.point.stream);
+                [earlier, later].iter().for_each(|op| op.is_raced.set(true));
+            }
+            Mended::Bytes(unwritten) if is_left_out => self.written.forget(unwritten),
+            _ => {}
+        }
+        if is_left_out {
+            raw.speaks_for.iter().for_each(|op| op.is_reported.set(false));
         }
     }
 
@@ -213,18 +233,22 @@ impl ProcessCheck {
             Fact::Touched(touched) => self.touched(names, touched, found),
             Fact::DevicePointer { time, thread, address, is_write, stack } => {
                 let place = RawPlace::Program { thread: *thread, stack: *stack };
-                self.touches_device = true;
+                self.touches_device = Some(*thread);
                 found.push(messages::device_pointer(place, *time, *address, *is_write));
             }
             _ => {}
         }
     }
 
-    /// The process is over. What it left undone is wrong, unless nobody knows how it ended.
-    pub fn finish(&mut self, names: &CheckNames, end: ProcessEnd, found: &mut Vec<RawFinding>) {
+    /// The process is over: what waited until more is known of its order is judged without that.
+    pub fn end(&mut self, names: &CheckNames, found: &mut Vec<RawFinding>) {
         let mut ready = Vec::new();
         self.order.finish(&mut ready);
         ready.into_iter().for_each(|op| self.run(names, op, found));
+    }
+
+    /// All that it did is judged. What it left undone is wrong, unless nobody knows how it ended.
+    pub fn finish(&mut self, names: &CheckNames, end: ProcessEnd, found: &mut Vec<RawFinding>) {
         std::mem::take(&mut self.early_accesses)
             .iter()
             .for_each(|access| found.push(messages::unknown_work(access)));
@@ -233,7 +257,7 @@ impl ProcessCheck {
         );
         // A program that dies of a device address has its finding; what it was about to join is not lost by
         // another mistake.
-        let is_explained = end == ProcessEnd::Killed && self.touches_device;
+        let is_explained = end == ProcessEnd::Killed && self.touches_device.is_some();
         if end == ProcessEnd::Unknown || is_explained {
             return;
         }
@@ -261,8 +285,14 @@ impl ProcessCheck {
         let OrderedOp { op, clock, view, resolved } = ordered;
         let SubmittedOp { point, time, site, work, task, .. } = op;
         let Some(kind) = OpKind::of(&work) else { return };
-        let pieces = accesses::pieces(&work, resolved);
-        let bytes = if work.bytes() > 0 { work.bytes() } else { pieces.iter().map(|piece| piece.len).sum() };
+        if resolved.is_none() {
+            // Whatever it is going to write.
+            self.written.give_up();
+        }
+        let is_told = resolved.is_some();
+        let pieces = accesses::pieces(&work, resolved.unwrap_or_default());
+        let bytes = Some(work.bytes()).filter(|bytes| *bytes > 0);
+        let bytes = bytes.or(is_told.then(|| pieces.iter().map(|piece| piece.len).sum()));
         let is_joined = self.order.joined().has(point);
         let joined_by = Cell::new(self.order.joined_by(point));
         let op = Rc::new(CheckedOp {
@@ -287,7 +317,8 @@ impl ProcessCheck {
         }
         if let Some(read) = self.written.run(&work, &pieces) {
             op.has_finding.set(true);
-            let raw = messages::uninitialised(names, &op, &read);
+            let mut raw = messages::uninitialised(names, &op, &read);
+            raw.mended = Mended::Bytes(read.all);
             found.push(self.noted(raw, &op, (read.start, read.end)));
         }
         let all = accesses::of(&work, &pieces);
@@ -413,16 +444,15 @@ impl ProcessCheck {
         });
     }
 
-    fn raced(&mut self, names: &CheckNames, race: &Race, op: &Rc<CheckedOp>, found: &mut Vec<RawFinding>) {
+    fn raced(&self, names: &CheckNames, race: &Race, op: &Rc<CheckedOp>, found: &mut Vec<RawFinding>) {
         let earlier = &race.earlier;
-        // From here on the two count as ordered: one missing wait is one finding.
-        self.order.mend(earlier.point, &earlier.clock, op.point.stream);
         let side = |op, is_write| RaceSide { op, is_write, captured: self.captured_at(op, race.bytes) };
         let (one, other) = (side(earlier, race.is_write.0), side(op, race.is_write.1));
         let (first, second) = if one.is_before(&other) { (one, other) } else { (other, one) };
-        found.push(messages::stream_race(names, &first, &second, race.bytes));
-        earlier.is_raced.set(true);
-        op.is_raced.set(true);
+        let mut raw = messages::stream_race(names, &first, &second, race.bytes);
+        // From here on the two count as ordered: one missing wait is one finding.
+        raw.mended = Mended::Order(earlier.clone(), op.clone());
+        found.push(raw);
     }
 
     fn accessed(&mut self, names: &CheckNames, access: &HostAccess, found: &mut Vec<RawFinding>) {
@@ -587,7 +617,7 @@ impl ProcessCheck {
 
 /// Whether something is lost with the op that nobody was told of, and that the program has asked for.
 fn is_loss(names: &CheckNames, op: &CheckedOp) -> bool {
-    !op.is_reported.get() && !op.is_raced.get() && op.bytes > 0 && !names.is_by_library(op.site)
+    !op.is_reported.get() && !op.is_raced.get() && op.bytes != Some(0) && !names.is_by_library(op.site)
 }
 
 /// The addresses that a message names.

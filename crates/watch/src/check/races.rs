@@ -157,7 +157,7 @@ mod tests {
             site: Default::default(),
             task: None,
             kind: OpKind::Fill,
-            bytes: 0,
+            bytes: Some(0),
             clock: Rc::new(after.iter().copied().collect()),
             view: HostView { join: 1, outside: 0 },
             joined_by: Cell::default(),

@@ -87,6 +87,20 @@ pub struct RawFinding {
     pub is_repeated: bool,
     /// The ops for which this is the finding that says that the host did not wait for them.
     pub speaks_for: Vec<Rc<CheckedOp>>,
+    /// What counts as mended once the finding is in the report, so that one mistake is one finding.
+    pub mended: Mended,
+}
+
+/// The mistake of a finding.
+#[derive(Default)]
+pub enum Mended {
+    /// Nothing but that of its ops.
+    #[default]
+    Nothing,
+    /// The second op is not ordered behind the first.
+    Order(Rc<CheckedOp>, Rc<CheckedOp>),
+    /// Nobody has written these bytes.
+    Bytes(Vec<(u64, u64)>),
 }
 
 impl RawFinding {
@@ -107,6 +121,7 @@ impl RawFinding {
             notes: Vec::new(),
             is_repeated: false,
             speaks_for: Vec::new(),
+            mended: Mended::Nothing,
         }
     }
 
@@ -116,10 +131,5 @@ impl RawFinding {
         if !self.is_repeated {
             self.speaks_for.push(op.clone());
         }
-    }
-
-    /// The finding is left out: others of the same ops stand for themselves.
-    pub fn be_left_out(&self) {
-        self.speaks_for.iter().for_each(|op| op.is_reported.set(false));
     }
 }

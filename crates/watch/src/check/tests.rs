@@ -129,6 +129,8 @@ fn a_process_that_is_killed_loses_what_has_no_finding_yet() {
     let plain = copied(TO_DEVICE, to_device, &|_, _| None);
     let written = copied(TO_DEVICE, to_device, &|point, time| Some(Fact::Access(access(point, time))));
     let crashed = copied(TO_DEVICE, to_device, &|_, time| Some(device(time)));
+    let mut survived = copied(TO_DEVICE, to_device, &|_, time| Some(device(time)));
+    survived.stream(2, 0);
     let unwritten = copied(TO_HOST, to_host, &|_, _| None);
     use FindingId::{DevicePointer, HostWrite, Lost, Uninitialised};
     use ProcessEnd::{Itself, Killed, Unknown};
@@ -139,6 +141,7 @@ fn a_process_that_is_killed_loses_what_has_no_finding_yet() {
         (&written, Killed, vec![HostWrite]),
         (&crashed, Killed, vec![DevicePointer]),
         (&crashed, Itself, vec![Lost, DevicePointer]),
+        (&survived, Killed, vec![Lost, DevicePointer]),
         (&unwritten, Killed, vec![Uninitialised]),
     ] {
         let mut checker = Checker::new(CheckOptions::default());
@@ -264,6 +267,86 @@ fn what_comes_behind_a_finding_that_is_left_out_is_found() {
         let ids: Vec<FindingId> = checker.findings().iter().map(|finding| finding.id).collect();
         assert_eq!(ids, expected, "without {left_out:?}");
     }
+}
+
+#[test]
+fn a_race_that_is_left_out_orders_nothing() {
+    for (is_left_out, expected) in [(false, 1), (true, 2)] {
+        let mut made = two_blocks();
+        let (known, other) = (0xa000, 0xb000);
+        let up = |dst| Piece { dst, src: 0x1000, len: 64 };
+        made.copy(7, 1, TO_DEVICE, up(other));
+        made.copy(7, 1, TO_DEVICE, up(known));
+        // One missing wait is one finding, unless that one is left out.
+        let reads = [known, other].map(|src| {
+            made.copy(7, 2, TO_HOST, Piece { dst: 0x2000, src, len: 64 });
+            made.now
+        });
+        let checker = Checker::new(CheckOptions::default());
+        let is_known = move |finding: &CheckFinding| is_left_out && finding.time <= reads[0];
+        let mut checker = checker.leaving_out(is_known);
+        made.feed(&mut checker);
+        checker.finish(|_| ProcessEnd::Unknown);
+        let races = checker.findings().iter().filter(|finding| finding.id == FindingId::StreamRace);
+        assert_eq!(races.map(|race| race.count).sum::<u64>(), expected, "left out: {is_left_out}");
+    }
+}
+
+#[test]
+fn unwritten_bytes_that_are_left_out_are_told_of_again() {
+    for (is_left_out, expected) in [(false, 1), (true, 2)] {
+        let mut made = two_blocks();
+        let (device, origin) = (Some(0), Origin::Allocated);
+        made.block(Block { base: 0x5000, at: 0x9000, len: 64, padding: 0, device, origin });
+        (0..2).for_each(|_| {
+            made.copy(7, 1, TO_HOST, Piece { dst: 0x1000, src: 0x9000, len: 64 });
+        });
+        let mut checker = Checker::new(CheckOptions::default()).leaving_out(move |_| is_left_out);
+        made.feed(&mut checker);
+        checker.finish(|_| ProcessEnd::Unknown);
+        let count = checker.findings().iter().map(|finding| finding.count).sum::<u64>();
+        assert_eq!(count, expected, "left out: {is_left_out}");
+    }
+}
+
+#[test]
+fn a_late_bound_copy_is_lost_whether_or_not_it_has_run() {
+    let mut made = two_blocks();
+    let late = made.submit(7, SubmittedOp { work: THROUGH, ..at(1) });
+    let piece = Piece { dst: 0xa000, src: 0xb000, len: 64 };
+    let ran = [Fact::Resolved { time: 0, point: late, piece }, passed(late)];
+    for facts in [&ran[..], &[]] {
+        let mut checker = Checker::new(CheckOptions::default());
+        made.feed(&mut checker);
+        facts.iter().for_each(|fact| checker.take(WORKER, fact));
+        checker.finish(|_| ProcessEnd::Itself);
+        assert_eq!(found(&checker), [(FindingId::Lost, None, 1)], "{} facts of its run", facts.len());
+    }
+}
+
+#[test]
+fn two_threads_that_end_captures_at_once_are_both_told() {
+    let mut made = MadeFacts::new(7);
+    let ends: Vec<CallSite> = (1..=2)
+        .map(|graph| {
+            made.stream(graph, 0);
+            let (begin, end) = (made.site("aclrtMalloc"), made.site("aclrtFree"));
+            made.push(graph, Fact::CaptureBegun { time: made.now, site: begin, graph, stream: graph });
+            end
+        })
+        .collect();
+    for (graph, site) in (1..).zip(&ends) {
+        made.push(graph, Fact::CaptureEnded { time: made.now, site: *site, graph, is_graph: false });
+    }
+    for (thread, site) in (1..).zip(&ends) {
+        let (code, message) = (107_025, "not joined back".into());
+        made.push(thread, Fact::Failure { time: made.now, site: *site, code, message });
+    }
+    let mut checker = Checker::new(CheckOptions::default());
+    made.feed(&mut checker);
+    checker.finish(|_| ProcessEnd::Itself);
+    let told = checker.findings().iter().map(|finding| (finding.id, finding.count)).collect::<Vec<_>>();
+    assert_eq!(told.iter().map(|(_, count)| count).sum::<u64>(), 2, "{told:?}");
 }
 
 #[test]

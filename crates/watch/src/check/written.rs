@@ -31,6 +31,8 @@ pub struct UnwrittenRead {
     pub end: u64,
     /// How many there are in all.
     pub bytes: u64,
+    /// All of them.
+    pub all: Vec<(u64, u64)>,
 }
 
 impl WrittenBytes {
@@ -53,6 +55,16 @@ impl WrittenBytes {
     /// These bytes count as written.
     pub fn write(&mut self, start: u64, end: u64) {
         self.unwritten.remove(start, end);
+    }
+
+    /// These bytes do not count as written, though they were told of.
+    pub fn forget(&mut self, told: &[(u64, u64)]) {
+        told.iter().for_each(|(start, end)| self.unwritten.insert(*start, *end, Unwritten));
+    }
+
+    /// Somebody may have written anything.
+    pub fn give_up(&mut self) {
+        self.unwritten = SpanMap::default();
     }
 
     /// An op did its work: what it copied to the host that nobody wrote.
@@ -93,18 +105,19 @@ impl WrittenBytes {
     /// Bytes go to the host. What was told once counts as written.
     fn read(&mut self, pieces: &[Piece]) -> Option<UnwrittenRead> {
         let mut found: Option<UnwrittenRead> = None;
-        let mut told = Vec::new();
         for piece in pieces {
             for (start, end, _) in self.unwritten.within(piece.src, piece.src + piece.len) {
-                told.push((start, end));
-                let read = found.get_or_insert(UnwrittenRead { start, end: start, bytes: 0 });
+                let new = || UnwrittenRead { start, end: start, bytes: 0, all: Vec::new() };
+                let read = found.get_or_insert_with(new);
+                read.all.push((start, end));
                 read.bytes += end - start;
                 if read.end == start {
                     read.end = end;
                 }
             }
         }
-        told.iter().for_each(|(start, end)| self.write(*start, *end));
+        let told = found.iter().flat_map(|read| &read.all);
+        told.for_each(|(start, end)| self.unwritten.remove(*start, *end));
         found
     }
 }

@@ -160,7 +160,7 @@ impl Unread<'_> {
     }
 
     fn access(&mut self) -> Option<HostAccess> {
-        let (time, address, point) = (self.time()?, self.next()?, self.point()?);
+        let (time, address, len, point) = (self.time()?, self.next()?, self.next()?, self.point()?);
         let ([thread, stack], flags) = (self.halves()?, self.next()?);
         let has = |bit: u32| flags >> bit & 1 == 1;
         let (is_write, is_destination, is_system_call, is_unmapped) = (has(0), has(1), has(2), has(3));
@@ -168,6 +168,7 @@ impl Unread<'_> {
             time,
             thread,
             address,
+            len,
             is_write,
             point,
             is_destination,

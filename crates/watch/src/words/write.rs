@@ -229,10 +229,11 @@ fn write_other(fact: &Fact, to: &mut impl WordSink) -> u16 {
 }
 
 fn access(access: &HostAccess, to: &mut impl WordSink) -> u16 {
-    let HostAccess { time, thread, address, point: op, stack, .. } = access;
+    let HostAccess { time, thread, address, len, point: op, stack, .. } = access;
     let flags = [access.is_write, access.is_destination, access.is_system_call, access.is_unmapped];
     to.put(*time);
     to.put(*address);
+    to.put(*len);
     point(op, to);
     to.put(u64::from(*thread) | u64::from(*stack) << 32);
     to.put(flags.iter().rev().fold(0, |word, flag| word << 1 | u64::from(*flag)));

@@ -106,10 +106,12 @@ impl AccessReporter {
         if !self.told.insert((hit.point, true, stack)) {
             return;
         }
+        let start = range.start.max(hit.user.start);
         writer.write(&Fact::Access(fact::HostAccess {
             time: ticks(),
             thread: number(thread),
-            address: range.start.max(hit.user.start) as u64,
+            address: start as u64,
+            len: range.end.min(hit.user.end).saturating_sub(start) as u64,
             is_write: true,
             point: hit.point,
             is_destination: hit.is_written,
@@ -170,10 +172,13 @@ impl AccessReporter {
         if !self.told.insert((hit.point, access.is_write, stack)) {
             return;
         }
+        let start = access.address.max(hit.user.start);
+        let end = (access.address + access.len).min(hit.user.end);
         writer.write(&Fact::Access(fact::HostAccess {
             time: ticks(),
             thread: number(access.thread),
-            address: access.address.max(hit.user.start) as u64,
+            address: start as u64,
+            len: end.saturating_sub(start).max(1) as u64,
             is_write: access.is_write,
             point: hit.point,
             is_destination: hit.is_written,
