@@ -74,6 +74,8 @@ pub struct Cuda {
     sync: Arc<ImplicitSync>,
     preload: Arc<Preload>,
     settings: Settings,
+    /// How many devices are on the GPU of each.
+    sharers: Vec<usize>,
 }
 
 impl CudaOptions {
@@ -110,6 +112,7 @@ impl Cuda {
             let account = options.usage.as_ref().map(|usage| usage.of_device(*number));
             Quota::new(options.device_memory, sharers(*ordinal)).telling(account)
         };
+        let all_sharers = ordinals.iter().map(|ordinal| sharers(*ordinal)).collect();
         let quotas = ordinals.iter().zip(&numbers).map(quota).collect();
         let devices = ordinals.iter().map(|_| OnceLock::new()).collect();
         let clocks = clocks(&ordinals);
@@ -124,6 +127,7 @@ impl Cuda {
             sync,
             preload: Arc::default(),
             settings: options.settings.clone(),
+            sharers: all_sharers,
         }))
     }
 
@@ -133,7 +137,8 @@ impl Cuda {
         }
         let context = self.contexts.open(id)?.clone();
         let buffers = StagingPool::new(self.pool.clone(), self.settings.stagers);
-        let device = Device::new(context, self.pool.clone(), self.sync.clone(), &self.settings);
+        let (pool, sync, sharers) = (self.pool.clone(), self.sync.clone(), self.sharers[id as usize]);
+        let device = Device::new(context, pool, sync, &self.settings, sharers);
         let pinned = self.memory.registrations.pinned().clone();
         let gpu = Arc::new(Gpu {
             id,

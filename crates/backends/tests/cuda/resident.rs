@@ -196,3 +196,25 @@ fn marks_behind_batches_have_times() {
         [middle.elapsed_ms(&*begin), end.elapsed_ms(&*middle)].map(|ms| ms.expect("both were reached"));
     assert!(times.iter().all(|ms| (0.0..10_000.0).contains(ms)), "{times:?}");
 }
+
+/// A mark behind a batch comes before one behind the copy that follows, whatever others do.
+#[test]
+fn marks_of_a_stream_keep_their_order_between_batches_and_copies() {
+    let test = "marks_of_a_stream_keep_their_order_between_batches_and_copies";
+    let Some(gpu) = resident(test, "") else { return };
+    let (one, other) = (stream(&gpu), stream(&gpu));
+    let (there, source) = (device(&gpu, 2 * LEN), locked(&gpu, &noise(6, LEN)));
+    let target = locked(&gpu, &vec![0; LEN]);
+    for turn in 0..60 {
+        (0..8).for_each(|turn| copy(&other, &pieces(target.base, there.base + LEN, turn)));
+        other.mark().expect("a mark");
+        copy(&one, &pieces(there.base, source.base, turn));
+        let begin = one.mark().expect("a mark");
+        linear(&one, there.base, source.base, PIECE);
+        let end = one.mark().expect("a mark");
+        one.synchronize(MINUTE).expect("done");
+        let ms = end.elapsed_ms(&*begin);
+        assert!(ms.as_ref().is_some_and(|ms| *ms >= 0.0), "turn {turn}: {ms:?}");
+    }
+    other.synchronize(MINUTE).expect("done");
+}

@@ -20,8 +20,6 @@ use std::{
 const FEW_PROCESSORS: usize = 2;
 /// Such a nap.
 const NAP: Duration = Duration::from_micros(10);
-/// Time between two polls otherwise. Each poll takes a cache line from a submitting thread.
-const STEP: Duration = Duration::from_micros(1);
 /// After so long a sleep the thread goes back to the pool.
 const IDLE: Duration = Duration::from_secs(1);
 /// After this time with one lane another thread has the others.
@@ -47,6 +45,8 @@ pub struct Pace {
     pub send_by: Duration,
     /// A window that was empty for so long is not polled any more.
     pub stop_polling_after: Duration,
+    /// Time between two polls. Each poll takes a cache line from a submitting thread.
+    pub step: Duration,
     /// From sending to the first byte that moves.
     pub start_latency: Duration,
     /// What a launch takes of the GPU besides its bytes.
@@ -62,6 +62,7 @@ const PACE: Pace = Pace {
     send_after: Duration::from_micros(3),
     send_by: Duration::from_micros(12),
     stop_polling_after: Duration::from_micros(100),
+    step: Duration::from_micros(1),
     start_latency: Duration::from_micros(6),
     launch_cost: Duration::from_micros(4),
     bytes_per_us: 50_000,
@@ -140,7 +141,7 @@ impl<L> Sender<L> {
         if self.naps {
             return thread::sleep(NAP);
         }
-        while now.elapsed() < STEP {
+        while now.elapsed() < self.pace.step {
             // A processor may have another thread to run meanwhile, the submitter's perhaps.
             (0..8).for_each(|_| spin_loop());
         }

@@ -263,8 +263,10 @@ static __device__ __forceinline__ void work(Progress *progress, u32 next, u32 ge
             progress->arrived[place] = 0;
             progress->taken[place] = 0;
             __threadfence_system();
-            store_for_host(batch->back, batch->back_number);
-            store_for_host(batch->doorbell, batch->bell_number);
+            // Read first: what is stored frees the place, and the next batch may come there.
+            const Batch done = *batch;
+            store_for_host(done.back, done.back_number);
+            store_for_host(done.doorbell, done.bell_number);
             __threadfence();
             atomicAdd(&progress->completed, 1);
         }
@@ -277,7 +279,8 @@ static __device__ __forceinline__ bool has_come(const u64 *at, u64 tag, u64 *wor
     return __all_sync(~0u, *word >> TAG_AT == tag);
 }
 
-// The leader: publishes batch after batch, until one says that it is the last, or none comes for `idle_ns`.
+// The leader: publishes batch after batch, until one says that it is the last, or all are done and none comes
+// for `idle_ns`.
 // Then it says that it is closing and looks once more: a batch that the host has told of before it could see
 // this is still taken, and a host that sees it waits for what comes of it. One that has closed says how many
 // it has taken.
@@ -288,10 +291,12 @@ static __device__ __forceinline__ void lead(const u64 *ring, Progress *progress,
     if (lane == 0) store_for_host(state, open);
     bool is_over = false;
     while (!is_over) {
-        const u64 tag = next + 1 & 0xffff, *at = ring + next % BATCHES * STRIDE + lane, since = now_ns();
+        const u64 tag = next + 1 & 0xffff, *at = ring + next % BATCHES * STRIDE + lane;
+        u64 since = now_ns();
         const u64 closed = own | (u64)(next & 0xffff) << TAKEN_AT | CLOSED;
         u64 word;
         while (!has_come(at, tag, &word) && !is_over) {
+            if (acquire(&progress->completed) != next) since = now_ns();
             if (!__shfl_sync(~0u, now_ns() - since > idle_ns, 0)) continue;
             if (lane == 0) store_for_host(state, own | CLOSING);
             __threadfence_system();

@@ -208,7 +208,10 @@ impl StreamPoint {
         match reached {
             Ok(false) => return false,
             Ok(true) => {}
-            Err(error) => self.progress.fail(self.ticket, self.progress.about(self.ticket, &error)),
+            Err(error) => {
+                self.progress.stream.doubt();
+                self.progress.fail(self.ticket, self.progress.about(self.ticket, &error));
+            }
         }
         self.progress.pass(self.ticket);
         true

@@ -13,7 +13,7 @@ use crate::cuda::{
     stream::waypoint::Waypoint,
 };
 use ferry_core::{Plan, Result, Rows, sync::Arc};
-use std::slice;
+use std::{mem, slice};
 
 /// Bytes of a portion. With less the driver's calls, some 2 us for each, take longer than what they hide.
 const PORTION: usize = 128 << 10;
@@ -32,9 +32,9 @@ pub fn copy(stream: &Arc<Stream>, current: &Current<'_>, plan: &Plan) -> Result<
     let (chunks, device_part) = (bounce.chunks(), DevicePart::of(stream, current, plan));
     let copy = LoneCopy { stream, current, device_part, chunks };
     let done = copy.run(plan);
-    if done.is_err() {
-        // Something may be on its way through the buffer, which somebody else has next.
-        let _ = stream.synchronize_in(current, STAGED);
+    // Something may be on its way through the buffer, which somebody else has next.
+    if done.is_err() && stream.synchronize_in(current, STAGED).is_err() {
+        mem::forget(bounce);
     }
     done
 }

@@ -168,9 +168,10 @@ impl<'a> StreamCopier<'a> {
     }
 
     fn launch_chunks(&self, mut left: &[Segment], launch: ListLaunch) -> Result<()> {
+        let bytes = || left.iter().map(|segment| segment.len).sum();
+        let is_inline = launch.is_inline && !self.stream.may_reside(self.direction, bytes());
         while !left.is_empty() {
             // Where pinned memory is short, pieces go with the launches; a few do where there is a launch.
-            let is_inline = launch.is_inline && !self.stream.may_reside(self.direction);
             let slot = if is_inline { None } else { self.stream.device().list_slot().unwrap_or(None) };
             let most = if slot.is_some() { LIST_MAX } else { INLINE_MAX };
             let now = left.split_off(..left.len().min(most)).unwrap_or_default();

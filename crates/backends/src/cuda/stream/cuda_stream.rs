@@ -109,6 +109,8 @@ pub struct Stream {
     resident: Mutex<Option<ResidentWork>>,
     /// Whether the CUDA stream is known to have done all that was put there.
     is_empty: AtomicBool,
+    /// Whether the driver could not be asked about work that counts as passed: it may be on its way.
+    is_in_doubt: AtomicBool,
     /// Memory that work in the stream may use, which is kept until the stream has done that work.
     retained: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
     /// Whether all work in it is known to be done.
@@ -116,10 +118,12 @@ pub struct Stream {
 }
 
 /// The newest batch of a stream that a resident kernel was told of.
-#[derive(Clone, Copy)]
 struct ResidentWork {
     completion: Completion,
     direction: Direction,
+    /// The newest event that was recorded behind it, or behind one before it: outside of the CUDA stream, so
+    /// what comes there next has to wait for it.
+    mark: Option<Arc<Event>>,
 }
 
 /// Polls of a doorbell between two questions whether the GPU has failed.
@@ -147,6 +151,7 @@ impl Stream {
             bounce: OnceLock::new(),
             resident: Mutex::default(),
             is_empty: AtomicBool::new(false),
+            is_in_doubt: AtomicBool::new(false),
             retained: Mutex::default(),
             is_done: AtomicBool::new(false),
         })
@@ -240,21 +245,33 @@ impl Stream {
         current.is_idle(self.handle)
     }
 
-    /// All that was put into the CUDA stream so far is done.
+    /// All that was put into the CUDA stream so far counts as passed.
     pub fn found_empty(&self) {
-        self.is_empty.store(true, Ordering::Relaxed);
+        self.is_empty.store(!self.is_in_doubt.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// The driver could not say whether work is done, which counts as passed nevertheless. Until it says so
+    /// the stream is not taken for empty.
+    pub fn doubt(&self) {
+        self.is_in_doubt.store(true, Ordering::Relaxed);
     }
 
     /// The newest batch of a resident kernel, if it is not done.
     fn pending_batch(&self) -> Option<Completion> {
-        let work = *lock(&self.resident);
-        work.map(|work| work.completion).filter(|completion| !completion.is_done())
+        let completion = lock(&self.resident).as_ref().map(|work| work.completion);
+        completion.filter(|completion| !completion.is_done())
     }
 
     /// An event at the end of the stream as it is now.
     pub fn record(&self, current: &Current<'_>, is_timed: bool) -> Result<Arc<Event>> {
-        match self.pending_batch() {
-            Some(completion) => self.device.record_behind(current, completion, is_timed),
+        let mut resident = lock(&self.resident);
+        match resident.as_mut().filter(|work| work.mark.is_some() || !work.completion.is_done()) {
+            Some(work) => {
+                let batch = (work.direction, work.completion);
+                let event = self.device.record_behind(current, batch, work.mark.as_deref(), is_timed)?;
+                work.mark = Some(event.clone());
+                Ok(event)
+            }
             None => Event::record(&self.device, current, self.handle, is_timed),
         }
     }
@@ -280,11 +297,12 @@ impl Stream {
         self.forget_last_kernel();
         self.is_empty.store(false, Ordering::Relaxed);
         let mut resident = lock(&self.resident);
-        if let Some(ResidentWork { completion, .. }) = *resident
-            && !completion.is_done()
-        {
-            // SAFETY: doorbells stay where they are as long as the device.
-            unsafe { current.wait_for_number(self.handle, completion.at, completion.number)? };
+        if let Some(ResidentWork { completion, mark, .. }) = &*resident {
+            if !completion.is_done() {
+                // SAFETY: doorbells stay where they are as long as the device.
+                unsafe { current.wait_for_number(self.handle, completion.at, completion.number)? };
+            }
+            mark.as_ref().map_or(Ok(()), |mark| mark.wait_in(current, self.handle))?;
         }
         *resident = None;
         Ok(self.handle)
@@ -306,12 +324,15 @@ impl Stream {
             return Some(slot);
         };
         let mut work = lock(&self.resident);
-        let is_ordered = match *work {
+        let is_ordered = match &*work {
             Some(last) if last.completion.is_done() => false,
             Some(last) if last.direction == direction => true,
             None if self.is_empty.load(Ordering::Relaxed) => false,
             // To ask takes less than a launch.
-            None if matches!(current.is_idle(self.handle), Ok(true)) => false,
+            None if matches!(current.is_idle(self.handle), Ok(true)) => {
+                self.is_in_doubt.store(false, Ordering::Relaxed);
+                false
+            }
             _ => return Some(slot),
         };
         let completion = self.next_completion(current, 1);
@@ -323,16 +344,19 @@ impl Stream {
         match resident.take(&gpu, direction, Batch { slot, bytes, completion, is_ordered }) {
             Err(slot) => Some(slot),
             Ok(()) => {
-                *work = Some(ResidentWork { completion, direction });
+                let mark = work.take().and_then(|work| work.mark);
+                *work = Some(ResidentWork { completion, direction, mark });
                 self.doorbell.set_last(Some(completion));
                 None
             }
         }
     }
 
-    /// Whether the resident kernel of this direction is there and could do the next batch.
-    pub fn may_reside(&self, direction: Direction) -> bool {
-        self.kind.may_reside() && self.device.resident(direction).is_some_and(Resident::is_up)
+    /// Whether the resident kernel of this direction is better for so many bytes than a launch that has the
+    /// pieces in its parameters.
+    pub fn may_reside(&self, direction: Direction, bytes: usize) -> bool {
+        let is_better = |resident: &Resident| resident.is_better(&self.device.constants, bytes);
+        self.kind.may_reside() && self.device.resident(direction).is_some_and(is_better)
     }
 
     /// Copies one row, by a copy engine.

@@ -62,8 +62,8 @@ pub struct Device {
     residing: OnceLock<[KernelHandle; 1]>,
     /// Into the GPU, and out of it; none where streams could not wait for what they do.
     residents: Option<[Resident; 2]>,
-    /// Where events are recorded that stand behind work of a resident kernel.
-    marks: Mutex<Option<StreamHandle>>,
+    /// Where events are recorded that stand behind work of each of these.
+    marks: [Mutex<Option<StreamHandle>>; 2],
     /// Released last.
     context: Arc<Context>,
 }
@@ -82,14 +82,16 @@ pub struct Kernels {
 }
 
 impl Device {
-    /// A device with nothing in its free lists.
+    /// A device with nothing in its free lists, one of so many on its GPU.
     pub fn new(
         context: Arc<Context>,
         pool: Arc<Pool>,
         sync: Arc<ImplicitSync>,
         settings: &Settings,
+        sharers: usize,
     ) -> Arc<Device> {
-        let constants = settings.constants.on(context.multiprocessors().unwrap_or(MULTIPROCESSORS));
+        let multiprocessors = context.multiprocessors().unwrap_or(MULTIPROCESSORS);
+        let constants = settings.constants.on(multiprocessors, sharers);
         let may_reside = context.can_wait_for_numbers();
         Arc::new(Device {
             pool,
@@ -106,7 +108,7 @@ impl Device {
             reducing: OnceLock::new(),
             residing: OnceLock::new(),
             residents: may_reside.then(Default::default),
-            marks: Mutex::default(),
+            marks: Default::default(),
             context,
         })
     }
@@ -150,11 +152,7 @@ impl Device {
     /// for it.
     pub fn resident(&self, direction: Direction) -> Option<&Resident> {
         let [into, out] = self.residents.as_ref().filter(|_| !self.sync.may_hold())?;
-        let resident = match direction {
-            Direction::In => into,
-            Direction::Out => out,
-            Direction::Within | Direction::Across => return None,
-        };
+        let resident = if place_of(direction)? == 0 { into } else { out };
         (resident::blocks(direction, &self.constants) > 0).then_some(resident)
     }
 
@@ -163,20 +161,23 @@ impl Device {
         self.residents.iter().flatten().try_for_each(|resident| resident.failure(current))
     }
 
-    /// An event that is reached when `completion` is done, whatever stands in the streams.
+    /// An event that is reached when `completion` of the resident kernel of this direction is done and
+    /// `older` was reached, whatever stands in the streams.
     pub fn record_behind(
         self: &Arc<Self>,
         current: &Current<'_>,
-        completion: Completion,
+        (direction, completion): (Direction, Completion),
+        older: Option<&Event>,
         is_timed: bool,
     ) -> Result<Arc<Event>> {
-        let mut marks = lock(&self.marks);
+        let mut marks = lock(&self.marks[place_of(direction).unwrap_or_default()]);
         let stream = match *marks {
             Some(stream) => stream,
             None => *marks.insert(current.create_urgent_stream()?),
         };
         // SAFETY: doorbells stay where they are as long as the device, and streams are gone before.
         unsafe { current.wait_for_number(stream, completion.at, completion.number)? };
+        older.map_or(Ok(()), |older| older.wait_in(current, stream))?;
         Event::record(self, current, stream, is_timed)
     }
 
@@ -231,6 +232,15 @@ impl Device {
     }
 }
 
+/// Which of the resident kernels does batches of this direction.
+fn place_of(direction: Direction) -> Option<usize> {
+    match direction {
+        Direction::In => Some(0),
+        Direction::Out => Some(1),
+        Direction::Within | Direction::Across => None,
+    }
+}
+
 impl Deref for Device {
     type Target = Context;
 
@@ -243,7 +253,7 @@ impl Drop for Device {
     fn drop(&mut self) {
         let Ok(current) = self.enter() else { return };
         self.residents.iter().flatten().for_each(|resident| resident.close(&current));
-        if let Some(stream) = lock(&self.marks).take() {
+        for stream in self.marks.iter().filter_map(|marks| lock(marks).take()) {
             // SAFETY: ours, and not used any more.
             unsafe { current.destroy_stream(stream) };
         }

@@ -5,10 +5,11 @@
 //! when one of its kernels ends: one batch for each of those. The resident kernel waits once, and takes few
 //! multiprocessors. To tell it of a batch takes no driver call.
 //!
-//! It ends by itself when no batch has come for a while, and after some milliseconds in any case, so that
-//! calls of other libraries that wait for all streams come to an end. Whether it is still there is settled by
-//! a word in pinned memory: before it ends it says that it is closing and looks once more; whoever has told
-//! of a batch then reads that word, and launches the kernel anew if it has closed.
+//! It ends by itself when all are done and none has come for a while, and is told to behind what it has after
+//! some milliseconds, so that calls of other libraries that wait for all streams come to an end. Whether it
+//! is still there is settled by a word in pinned memory: before it ends it says that it is closing and looks
+//! once more; whoever has told of a batch then reads that word, and launches the kernel anew if it has
+//! closed.
 //!
 //! Batches of one kernel begin in the order in which they were told. Which may overlap, and what a stream
 //! has to do behind one, is the business of [`Stream`](super::Stream).
@@ -22,7 +23,7 @@ use crate::cuda::{
     stream::settings::Constants,
 };
 use ferry_core::{
-    Result,
+    Error, Kind, Result,
     sync::{Mutex, lock},
 };
 use std::{
@@ -135,6 +136,11 @@ impl Resident {
         self.0.try_lock().is_ok_and(|state| state.is_up())
     }
 
+    /// Whether so many bytes are for it, of pieces that could go with a launch of their own.
+    pub fn is_better(&self, constants: &Constants, bytes: usize) -> bool {
+        bytes >= constants.resident_from || self.is_up()
+    }
+
     /// Whether a batch of so many bytes is for it: it is there, or one batch is reason enough to launch it.
     pub fn wants(&self, constants: &Constants, bytes: usize) -> bool {
         let (mut state, now) = (lock(&self.0), Instant::now());
@@ -178,7 +184,7 @@ impl ResidentState {
     fn is_made(&mut self, gpu: &ResidentGpu<'_>) -> bool {
         if self.memory.is_none() {
             let made = gpu.sync.unless_held(|| ResidentMemory::new(gpu.current));
-            self.is_off = matches!(made, Some(Err(_)));
+            self.is_off = matches!(&made, Some(Err(why)) if is_for_good(why));
             self.memory = made.and_then(Result::ok);
             self.places.resize(BATCHES, (0, 0));
         }
@@ -230,11 +236,12 @@ impl ResidentState {
         self.places[place] = (back, number);
         let was_up = self.is_up();
         self.tell([batch.slot.list() as u64, shape, back as u64, number, at as u64, bell]);
-        if (!was_up || self.closed_before(current)) && self.launch(gpu, direction).is_err() {
+        let must_launch = !was_up || self.closed_before(current);
+        if let Some(Err(why)) = must_launch.then(|| self.launch(gpu, direction)) {
             // Nobody has read of it.
             self.count = self.count.wrapping_sub(1);
             self.places[place] = (0, 0);
-            self.is_off = true;
+            self.is_off = is_for_good(&why);
             return Err(batch.slot);
         }
         batch.slot.sent();
@@ -246,9 +253,13 @@ impl ResidentState {
         self.phase().is_some_and(|phase| phase != CLOSED)
     }
 
-    /// Whether the newest kernel is to end.
-    fn is_old(&self, constants: &Constants) -> bool {
+    /// Whether the newest kernel is to end. Its life begins with the kernel: one that still waits for
+    /// multiprocessors would wait anew.
+    fn is_old(&mut self, constants: &Constants) -> bool {
         let life = Duration::from_micros(constants.resident_life as u64);
+        if self.phase() == Some(0) {
+            self.launched = Some(Instant::now());
+        }
         self.launched.is_some_and(|launched| launched.elapsed() > life)
     }
 
@@ -305,7 +316,7 @@ impl ResidentState {
         let generation = self.generation + 1;
         memory.state().store(u64::from(generation) << GENERATION_AT, Ordering::SeqCst);
         let (state, first) = (memory.state().as_ptr() as usize, self.count.wrapping_sub(1));
-        let idle_ns = constants.resident_idle as u64 * 1000;
+        let idle_ns = (constants.resident_idle as u64).saturating_mul(1000);
         let mut args = [
             arg(&memory.ring),
             arg(&memory.progress),
@@ -335,12 +346,17 @@ impl ResidentMemory {
     }
 
     fn of_stream(current: &Current<'_>, stream: StreamHandle) -> Result<ResidentMemory> {
-        let (ring, progress) = (current.own_pinned(RING_LEN)?, current.own_device(PROGRESS_LEN)?);
-        // SAFETY: fresh memory of these lengths, which nothing else uses; the kernel comes later.
-        unsafe {
-            ptr::write_bytes(ring as *mut u8, 0, RING_LEN);
-            current.fill_bytes(progress, 0, PROGRESS_LEN, stream)?;
-        }
+        let ring = current.own_pinned(RING_LEN)?;
+        // SAFETY: fresh memory of this length, which nothing else uses.
+        unsafe { ptr::write_bytes(ring as *mut u8, 0, RING_LEN) };
+        let cleared = current.own_device(PROGRESS_LEN).and_then(|progress| {
+            // SAFETY: as above; the kernel comes later.
+            let filled = unsafe { current.fill_bytes(progress, 0, PROGRESS_LEN, stream) };
+            // SAFETY: as above, and no fill is on its way.
+            filled.map(|()| progress).inspect_err(|_| unsafe { current.free_own_device(progress) })
+        });
+        // SAFETY: as above, and no kernel knows it.
+        let progress = cleared.inspect_err(|_| unsafe { current.free_own_pinned(ring) })?;
         Ok(ResidentMemory { ring, progress, stream })
     }
 
@@ -373,6 +389,11 @@ impl ResidentMemory {
         // SAFETY: as above.
         (unsafe { current.launch(kernel, shape, args, self.stream) }, false)
     }
+}
+
+/// Whether what the kernel needs cannot be had later either: memory may be free then.
+fn is_for_good(why: &Error) -> bool {
+    why.kind != Kind::OutOfMemory && why.kind != Kind::Captured
 }
 
 /// How pieces go to the threads of a warp.

@@ -89,10 +89,10 @@ constants! {
     resident_out = 4,
     /// A batch of so many bytes has that kernel launched. Smaller ones do if they come in a row.
     resident_from = 256 << 10,
-    /// Microseconds without a batch after which it ends.
+    /// Microseconds with nothing to do after which it ends.
     resident_idle = 300,
-    /// Microseconds after which it ends in any case, to be launched anew: what waits for all streams waits no
-    /// longer.
+    /// Microseconds after which it ends behind the batches that it has, to be launched anew: what waits for
+    /// all streams waits no longer.
     resident_life = 10_000,
     /// After so many pieces it waits for what it wrote to the host, so that this does not hold up the memory
     /// of others; 0 does not wait, 15 is the most.
@@ -172,10 +172,11 @@ impl Constants {
         Constants { blocks_in, blocks_out, resident_in, resident_out, ..self }
     }
 
-    /// These numbers for a GPU with so many multiprocessors.
-    pub fn on(&self, multiprocessors: usize) -> Constants {
-        // All blocks of both resident kernels are there at once, beside others.
-        let most = multiprocessors / 4;
+    /// These numbers for one of so many devices that share a GPU with so many multiprocessors.
+    pub fn on(&self, multiprocessors: usize, sharers: usize) -> Constants {
+        // All blocks of all resident kernels are there at once, beside others, and where they can in pairs.
+        let most = multiprocessors / 4 / sharers.max(1);
+        let most = if most > 1 { most & !1 } else { most };
         Constants {
             blocks_within: self.blocks_within.min(multiprocessors),
             resident_in: self.resident_in.min(most),
@@ -291,12 +292,17 @@ mod tests {
 
     #[test]
     fn a_gpu_bounds_the_blocks_inside_it() {
-        let constants = Constants::default().with_blocks(24).on(132);
+        let constants = Constants::default().with_blocks(24).on(132, 1);
         assert_eq!((constants.blocks_in, constants.blocks_out, constants.blocks_within), (24, 24, 132));
         assert_eq!((constants.resident_in, constants.resident_out), (24, 24));
-        let fewer = Constants::default().with_blocks(64).on(132);
-        assert_eq!((fewer.resident_in, fewer.resident_out), (33, 33), "beside others, both at once");
+        let most = |multiprocessors, sharers| {
+            let constants = Constants::default().with_blocks(64).on(multiprocessors, sharers);
+            assert_eq!(constants.resident_in, constants.resident_out);
+            constants.resident_in
+        };
+        assert_eq!([most(132, 1), most(132, 2), most(132, 3)], [32, 16, 10], "in pairs, all at once");
+        assert_eq!([most(20, 3), most(20, 9), most(3, 1)], [1, 0, 0], "none where there is no room");
         let fewer: Constants = "blocks_within=40".parse().expect("good text");
-        assert_eq!(fewer.on(132).blocks_within, 40);
+        assert_eq!(fewer.on(132, 1).blocks_within, 40);
     }
 }

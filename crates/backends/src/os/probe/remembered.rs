@@ -48,7 +48,7 @@ impl Memory {
             range.start <= addr && end <= range.end && (*known == access || *known == Access::Write)
         };
         let Some(place) = self.ranges.iter().position(covers) else { return false };
-        let is_there = touch(addr..end, access);
+        let is_there = fault::is_ours_to_meet() && touch(addr..end, access);
         if !is_there {
             self.ranges[place] = (0..0, Access::Read);
         }

@@ -89,10 +89,11 @@ fn serve_up_to(sender: &Sender<Fake>, end: &Arc<Fake>) {
     }
 }
 
-/// A sender that waits for nothing.
+/// A sender that waits for nothing: what it does must not depend on how long anything takes.
 fn sender() -> Arc<Sender<Fake>> {
     let at_once = Duration::ZERO;
-    let pace = Pace { send_after: at_once, send_by: at_once, stop_polling_after: at_once, ..PACE };
+    let pace =
+        Pace { send_after: at_once, send_by: at_once, stop_polling_after: at_once, step: at_once, ..PACE };
     let sender = Sender::new(pace, false);
     lock(&sender.state).serves = true;
     Arc::new(sender)

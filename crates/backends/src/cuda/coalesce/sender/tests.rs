@@ -13,6 +13,7 @@ const PACE: Pace = Pace {
     send_after: US.saturating_mul(3),
     send_by: US.saturating_mul(12),
     stop_polling_after: US.saturating_mul(50),
+    step: US,
     start_latency: US.saturating_mul(5),
     launch_cost: US.saturating_mul(4),
     bytes_per_us: 1000,
