@@ -8,7 +8,6 @@ mod json;
 mod questions;
 mod report;
 mod sarif;
-mod seeds;
 mod suppressions;
 mod text;
 
@@ -30,6 +29,7 @@ use ferry_watch::{Fact, FactReader, FactSource};
 use crate::machine::ProgramMachine;
 use crate::output::{OutputFile, OutputFolder};
 use crate::run::{self, StartFailure};
+use crate::seeds::{self, SeedRun};
 use crate::watched::{Watched, WatchedRun};
 use questions::Questions;
 use suppressions::Suppressions;
@@ -123,7 +123,7 @@ pub fn main(args: &CheckArgs) -> ExitCode {
     let ran = match args.seeds {
         None if args.answer => run_answering(args, &suppressions, &mut reader),
         None => run_once(args, &[], &mut reader),
-        Some(count) => seeds::run_all(args, count, &suppressions, &mut reader),
+        Some(count) => run_seeds(args, count, &suppressions, &mut reader),
     };
     match ran {
         Ok(watched) => ExitCode::from(finish(args, reader, &suppressions, &watched)),
@@ -133,6 +133,31 @@ pub fn main(args: &CheckArgs) -> ExitCode {
             run::not_started("check", failure)
         }
     }
+}
+
+/// Runs the program with many seeds; one has failed that has errors or another exit code than 0.
+fn run_seeds(
+    args: &CheckArgs,
+    count: u64,
+    suppressions: &Suppressions,
+    reader: &mut CheckReader,
+) -> Result<Watched, StartFailure> {
+    let mut lost = 0;
+    let watched = seeds::run_all("check", count, args.machine.has_schedule(), |more| {
+        let before = errors(reader.checker.findings(), suppressions);
+        let end = run_once(args, more, reader)?;
+        lost += end.lost;
+        let has_failed = end.code != 0 || errors(reader.checker.findings(), suppressions) > before;
+        Ok(SeedRun { end, has_failed, is_asked_to_end: end.end.is_asked_to_end })
+    })?;
+    Ok(Watched { lost, ..watched })
+}
+
+/// How many errors there were so far that are not to be left out.
+fn errors(findings: &[CheckFinding], suppressions: &Suppressions) -> u64 {
+    let is_error =
+        |finding: &&CheckFinding| finding.severity == FindingSeverity::Error && !suppressions.cover(finding);
+    findings.iter().filter(is_error).map(|finding| finding.count).sum()
 }
 
 /// Runs the program, with these variables more, and judges what it did.

@@ -19,6 +19,7 @@ mod prefix;
 mod record;
 mod replay;
 mod run;
+mod seeds;
 mod smi;
 mod stat;
 mod tour;

@@ -22,6 +22,7 @@ use ferry_terminal::tell;
 
 use crate::machine::ProgramMachine;
 use crate::prefix::{Prefix, before};
+use crate::seeds::{self, SeedRun};
 
 use signals::Signals;
 
@@ -39,6 +40,9 @@ missing; 126 when the program cannot be started; 127 when there is no such progr
 pub struct RunArgs {
     #[command(flatten)]
     machine: ProgramMachine,
+    /// Run the program so often, each time in another random order of work, and say which seeds failed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -46,7 +50,15 @@ pub struct RunArgs {
 
 /// Starts the program and answers with its exit code.
 pub fn main(args: &RunArgs) -> ExitCode {
-    match start(&args.machine, &args.command, &[]).and_then(|program| program.wait("run")) {
+    let once = |more: &[_]| start(&args.machine, &args.command, more)?.wait("run");
+    let end = match args.seeds {
+        None => once(&[]),
+        Some(count) => seeds::run_all("run", count, args.machine.has_schedule(), |more| {
+            let end = once(more)?;
+            Ok(SeedRun { end, has_failed: end.code != 0, is_asked_to_end: end.is_asked_to_end })
+        }),
+    };
+    match end {
         Ok(end) => ExitCode::from(end.code),
         Err(failure) => not_started("run", failure),
     }

@@ -64,6 +64,36 @@ fn a_forgotten_wait_shows_the_same_way_each_time() {
 }
 
 #[test]
+fn many_seeds_are_run_and_those_that_fail_are_named() {
+    let program = compile("schedule-seeds", PROGRAM);
+    let program = program.to_string_lossy();
+    let is_right = format!("'{program}' | grep -q ^nn");
+    let by_seed = |seed: u32| {
+        let seed = seed.to_string();
+        let words = ["run", "--schedule", "shuffle", "--seed", &seed, "--", "sh", "-c", &is_right];
+        output(&mut ferry(&words)).status.code()
+    };
+    let failed: Vec<String> =
+        (1..=8).filter(|seed| by_seed(*seed) != Some(0)).map(|seed| seed.to_string()).collect();
+    assert!((1..8).contains(&failed.len()), "seeds that fail: {failed:?}");
+    let all = output(&mut ferry(&["run", "--seeds", "8", "--", "sh", "-c", &is_right]));
+    let want = format!(
+        "ferry run: {} of 8 seeds failed: {} (--seed N repeats one)",
+        failed.len(),
+        failed.join(", ")
+    );
+    let said = text(&all.stderr);
+    assert!(all.status.code() == Some(1) && said.contains(&want), "{:?}, not {want}: {said}", all.status);
+    let none = output(&mut ferry(&["run", "--seeds", "2", "--", "true"]));
+    assert!(none.status.success() && text(&none.stderr).contains("ferry run: 2 seeds, none failed"));
+    // What is wrong whatever the order fails with each seed.
+    let checked = output(&mut ferry(&["check", "--seeds", "3", "--", &program]));
+    let said = text(&checked.stderr);
+    let want = "ferry check: 3 of 3 seeds failed: 1, 2, 3 (--seed N repeats one)";
+    assert!(checked.status.code() == Some(99) && said.contains(want), "{:?}: {said}", checked.status);
+}
+
+#[test]
 fn what_is_asked_for_fails_and_says_who_asked() {
     let program = compile("schedule-faults", PROGRAM);
     let said = text(&run(&["--fault", "copy#2=507013", "--fault", "alloc>1G=207018"], &program).stdout);
