@@ -195,23 +195,31 @@ static inline long watch_asleep(pid_t thread)
     return state == 'S' ? willing + unwilling : -1;
 }
 
-static inline void watch_hold(void *arg)
+// Waits until a thread is asleep for good, in a call: true. False if it has come back from it.
+static inline int watch_until_asleep(pid_t thread, int *returned)
 {
-    struct watch *watch = (struct watch *)arg;
     long before = -1;
     int still = 0;
-    while (!watch_get(&watch->calling)) {
-        sched_yield();
-    }
     while (still < 50) {
-        long now = watch_asleep(watch->caller);
-        if (watch_get(&watch->returned)) {
-            watch_set(&watch->early);
-            break;
+        long now = watch_asleep(thread);
+        if (watch_get(returned)) {
+            return 0;
         }
         still = now >= 0 && now == before ? still + 1 : 0;
         before = now;
         sched_yield();
+    }
+    return 1;
+}
+
+static inline void watch_hold(void *arg)
+{
+    struct watch *watch = (struct watch *)arg;
+    while (!watch_get(&watch->calling)) {
+        sched_yield();
+    }
+    if (!watch_until_asleep(watch->caller, &watch->returned)) {
+        watch_set(&watch->early);
     }
     watch_set(&watch->done);
 }

@@ -9,11 +9,14 @@ use std::{ffi::c_int, ptr};
 // They may end the thread, which unwinds it.
 unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
     fn pthread_testcancel();
 }
 
 const ENABLED: c_int = 0;
 const DISABLED: c_int = 1;
+/// The kind of a thread that can be cancelled in some functions only; the other one is anywhere.
+const DEFERRED: c_int = 0;
 
 /// Whether a thread could be cancelled, as the program had it.
 #[derive(Clone, Copy)]
@@ -34,9 +37,19 @@ impl Cancelling {
     #[inline(always)]
     pub fn back(self) {
         if self.0 == ENABLED {
-            // SAFETY: the state exists, and the old one is not asked for.
-            unsafe { pthread_setcancelstate(ENABLED, ptr::null_mut()) };
+            let mut kind = DEFERRED;
+            // Deferred for this while: a thread that glibc 2.36 ends where its state is set has no result, in
+            // place of PTHREAD_CANCELED.
+            // SAFETY: the kind and the state exist, `kind` can be written, and the old state is not asked for.
+            unsafe {
+                pthread_setcanceltype(DEFERRED, &mut kind);
+                pthread_setcancelstate(ENABLED, ptr::null_mut());
+            }
             end_if_cancelled();
+            if kind != DEFERRED {
+                // SAFETY: a kind that this thread had, and the old one is not asked for.
+                unsafe { pthread_setcanceltype(kind, ptr::null_mut()) };
+            }
         }
     }
 
