@@ -24,13 +24,17 @@ mod shared;
 mod staging;
 mod stream;
 
-use crate::{os::fault, pool::Pool, usage::Usage};
+use crate::{
+    os::{fault, probe::survey::MappingSurvey},
+    pool::Pool,
+    usage::Usage,
+};
 use descriptors::queue_memory::DeviceDescriptors;
 use dispatch::{Gpu, OpQueue};
 use driver::{Contexts, Driver, ImplicitSync};
 use ferry_core::{
     Access, AddressSpace, Backend, Block, BlockWatch, DeviceId, DeviceMemory, Features, Home, NativeStreams,
-    Origin, Queue, QueueOptions, Request, Result, SegmentSink, Shared, Sharing, Status, sync::Arc,
+    Origin, Queue, QueueOptions, Request, Result, SegmentSink, Shared, Sharing, Status, Survey, sync::Arc,
 };
 use memory::{Memory, Quota};
 use order::{gpu_clock::GpuClock, watcher::Watcher};
@@ -40,7 +44,7 @@ use shared::{
     queue::{SharedQueue, SharingDevice},
 };
 use staging::{Staging, StagingPool};
-use std::{collections::HashMap, sync::OnceLock};
+use std::{collections::HashMap, ops::Range, sync::OnceLock};
 use stream::list_sink::ListSink;
 pub use stream::settings;
 use stream::{Stream, StreamKind, device::Device, settings::Settings};
@@ -195,6 +199,11 @@ impl Backend for Cuda {
 
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
         self.memory.locate(addr, len, access)
+    }
+
+    fn survey(&self) -> Option<Box<dyn Survey + '_>> {
+        let is_plain = |addr, range: &Range<usize>| self.memory.is_plain_around(addr, range);
+        Some(Box::new(MappingSurvey::begin(is_plain)?))
     }
 
     /// Of the only device; where there are several it is not known yet which one reads the list.

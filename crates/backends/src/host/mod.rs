@@ -34,8 +34,8 @@ use crate::{
 use budget::Share;
 use engine::Engine;
 use ferry_core::{
-    Access, AddressSpace, Backend, Block, DeviceId, DeviceMemory, Features, Home, Kind, Origin, PlainRange,
-    Queue, QueueOptions, Request, Result, Shared, Sharing, Status, Survey, sync::Arc, table::GRANULE,
+    Access, AddressSpace, Backend, Block, DeviceId, DeviceMemory, Features, Home, Kind, Origin, Queue,
+    QueueOptions, Request, Result, Shared, Sharing, Status, Survey, sync::Arc, table::GRANULE,
 };
 use lane::{Lane, LaneQueue};
 use pacer::Pacer;
@@ -216,9 +216,10 @@ impl Backend for Host {
     }
 
     fn survey(&self) -> Option<Box<dyn Survey + '_>> {
+        let is_nobodys = |_, range: &Range<usize>| self.regions.owner(range.start, range.len()).is_none();
         // Who watches the program's accesses sees those of a survey as the program's.
-        let survey = if self.views.is_none() { MappingSurvey::begin() } else { None };
-        Some(Box::new(HostSurvey { regions: &self.regions, survey: survey? }))
+        let survey = if self.views.is_none() { MappingSurvey::begin(is_nobodys) } else { None };
+        Some(Box::new(survey?))
     }
 
     fn register(&self, base: usize, len: usize) -> Result<Block> {
@@ -247,23 +248,6 @@ impl Backend for Host {
 
     fn sharing(&self) -> Option<&dyn Sharing> {
         Some(self)
-    }
-}
-
-/// Plain host memory of which nothing is ours.
-struct HostSurvey<'a> {
-    regions: &'a Regions,
-    survey: MappingSurvey,
-}
-
-impl Survey for HostSurvey<'_> {
-    fn around(&mut self, addr: usize, access: Access) -> Option<Range<usize>> {
-        let is_nobodys = |range: &Range<usize>| self.regions.owner(range.start, range.len()).is_none();
-        self.survey.around(addr, access, is_nobodys)
-    }
-
-    fn count_there(&self, ranges: &[PlainRange]) -> usize {
-        self.survey.count_there(ranges)
     }
 }
 

@@ -12,7 +12,8 @@ const EVERY: [Element; 7] =
     [Element::I8, Element::I16, Element::I32, Element::U32, Element::F16, Element::Bf16, Element::F32];
 const WAYS: [Combine; 3] = [Combine::Sum, Combine::Max, Combine::Min];
 
-fn host() -> Runtime {
+/// A runtime on the host backend.
+pub fn host() -> Runtime {
     let options = HostOptions {
         devices: vec![0],
         device_memory: Some(64 * MIB),

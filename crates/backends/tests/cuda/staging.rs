@@ -267,6 +267,43 @@ fn few_calls() {
     }
 }
 
+/// A question to the driver takes longer than 4 KiB take on the link.
+#[test]
+fn a_pageable_batch_asks_the_driver_about_few_of_its_pieces() {
+    lost::in_child("staging::few_questions", &[]);
+}
+
+#[test]
+#[ignore = "run by a_pageable_batch_asks_the_driver_about_few_of_its_pieces"]
+fn few_questions() {
+    let Some(gpu) = super::gpu("few_questions") else { return };
+    if reductions::host().backend().survey().is_none() {
+        return eprintln!("skipped: this system does not tell of mappings one by one");
+    }
+    const COUNT: usize = 500;
+    let (stream, there) = (stream(&gpu), device(&gpu, COUNT * 4096));
+    let (source, target) = (noise(9, COUNT * 8192), vec![0_u8; COUNT * 8192]);
+    let piece = |item: usize| (there.base + item * 4096, item * 8192 + item % 7, 1 + item * 8 % 4096);
+    let pieces = |is_into: bool| {
+        let rows = |item: usize| match (piece(item), is_into) {
+            ((there, place, len), true) => Rows::linear(there, source.as_ptr() as usize + place, len),
+            ((there, place, len), false) => Rows::linear(target.as_ptr() as usize + place, there, len),
+        };
+        (0..COUNT).map(rows).collect::<Vec<_>>()
+    };
+    for is_into in [true, false] {
+        let rows = pieces(is_into);
+        let asked = ends::counted(["cuPointerGetAttributes"], || copy(&stream, &rows));
+        stream.synchronize(MINUTE).expect("done");
+        let few = asked.is_none_or(|[asked]| (1..=4).contains(&asked));
+        assert!(few, "{asked:?} questions, into: {is_into}");
+    }
+    for item in 0..COUNT {
+        let (_, place, len) = piece(item);
+        assert!(source[place..][..len] == target[place..][..len], "piece {item}");
+    }
+}
+
 /// Memory that is gone when a copy runs is the copy's failure; if the driver met it, the process would end.
 #[test]
 fn small_copies_whose_memory_is_gone_fail() {

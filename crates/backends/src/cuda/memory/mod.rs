@@ -33,7 +33,7 @@ use imports::Imports;
 pub use pinned_ranges::PinnedRanges;
 pub use quota::Quota;
 use registrations::Registrations;
-use std::cell::Cell;
+use std::{borrow::Cow, cell::Cell, ops::Range};
 
 thread_local! {
     /// The address that was located last, if only that one byte was asked about and the driver does not know
@@ -100,15 +100,8 @@ impl Memory {
     /// As [`Backend::locate`](ferry_core::Backend::locate). The core asks about addresses that are in no
     /// block it knows: a freed one, or the neighbour of a plain range.
     pub fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
-        if let Some(home) = self.allocator.reached(addr, len) {
-            return Err(unallocated::refusal(addr, len, &unallocated::name(home)));
-        }
-        if self.imports.meets(addr, len) {
-            return Err(unallocated::refusal(addr, len, unallocated::IMPORTED));
-        }
-        let is_table = self.usage.as_ref().is_some_and(|usage| usage.meets(addr, len));
-        if is_table || self.contexts.driver().is_own(addr, len) {
-            return Err(unallocated::refusal(addr, len, unallocated::OWN));
+        if let Some(owner) = self.owner(addr, len) {
+            return Err(unallocated::refusal(addr, len, &owner));
         }
         // The core knows of no registration here: it is over, though copies may still use the pages, or does
         // not reach so far.
@@ -125,5 +118,24 @@ impl Memory {
             }
             _ => probe::remembered::accessible(addr, len, access).map(|()| None),
         }
+    }
+
+    /// Whether the mapping around `addr` is plain memory: nothing in it is ours, and the driver does not know
+    /// that address. Other parts of it that another library page-locked are then copied as plain memory.
+    pub fn is_plain_around(&self, addr: usize, mapping: &Range<usize>) -> bool {
+        self.owner(mapping.start, mapping.len()).is_none()
+            && matches!(foreign::locate(&self.contexts, addr, 1), Ok(None))
+    }
+
+    /// Whose these addresses are that are not the program's.
+    fn owner(&self, addr: usize, len: usize) -> Option<Cow<'static, str>> {
+        if let Some(home) = self.allocator.reached(addr, len) {
+            return Some(unallocated::name(home).into());
+        }
+        if self.imports.meets(addr, len) {
+            return Some(unallocated::IMPORTED.into());
+        }
+        let is_table = self.usage.as_ref().is_some_and(|usage| usage.meets(addr, len));
+        (is_table || self.contexts.driver().is_own(addr, len)).then_some(unallocated::OWN.into())
     }
 }

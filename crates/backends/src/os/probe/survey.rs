@@ -7,36 +7,35 @@
 //! an answer. So there is no survey on a thread on which another handler than ours would get that fault.
 
 use super::{Access, Mappings, SMALLEST_PAGE, fault, guarded, page_size, populate};
-use ferry_core::PlainRange;
+use ferry_core::{PlainRange, Survey};
 use std::{cell::Cell, ops::Range, ptr};
 
 /// Mappings that are remembered; pieces of a batch seldom lie in more.
 const REMEMBERED: usize = 8;
 
 /// The mappings of one call.
-pub struct MappingSurvey {
+pub struct MappingSurvey<F> {
     mappings: Mappings,
+    /// Whether a mapping around an address is plain memory, as far as a backend knows.
+    is_plain: F,
     /// Ranges that can be accessed, and how.
     known: Vec<(Range<usize>, Access)>,
 }
 
-impl MappingSurvey {
-    /// A survey, if this thread may make one.
-    pub fn begin() -> Option<MappingSurvey> {
+impl<F: Fn(usize, &Range<usize>) -> bool> MappingSurvey<F> {
+    /// A survey, if this thread may make one. `is_plain` is asked once for each mapping, about an address in
+    /// it.
+    pub fn begin(is_plain: F) -> Option<MappingSurvey<F>> {
         if !fault::is_ours_to_meet() {
             return None;
         }
-        Some(MappingSurvey { mappings: Mappings::ask()?, known: Vec::new() })
+        Some(MappingSurvey { mappings: Mappings::ask()?, is_plain, known: Vec::new() })
     }
+}
 
-    /// The mapping around `addr`, if it is private anonymous memory of which a page that is there can be
-    /// accessed that way, and `fits` agrees.
-    pub fn around(
-        &mut self,
-        addr: usize,
-        access: Access,
-        fits: impl Fn(&Range<usize>) -> bool,
-    ) -> Option<Range<usize>> {
+impl<F: Fn(usize, &Range<usize>) -> bool> Survey for MappingSurvey<F> {
+    /// The mapping, if it is private anonymous memory of which a page that is there can be accessed that way.
+    fn around(&mut self, addr: usize, access: Access) -> Option<Range<usize>> {
         let is_it = |(range, known): &&(Range<usize>, Access)| *known == access && range.contains(&addr);
         if let Some((range, _)) = self.known.iter().find(is_it) {
             return Some(range.clone());
@@ -45,8 +44,9 @@ impl MappingSurvey {
         // What is read to find a page must be readable, however it is used later.
         let may = mapping.is_readable && (access == Access::Read || mapping.is_writable);
         let (range, page) = (mapping.start..mapping.end, addr & !(page_size() - 1));
+        let is_plain = mapping.is_anonymous && may && (self.is_plain)(addr, &range);
         // One page tells what rights do not: protection keys.
-        if !mapping.is_anonymous || !may || !fits(&range) || !populate(page, page_size(), access) {
+        if !is_plain || !populate(page, page_size(), access) {
             return None;
         }
         if self.known.len() == REMEMBERED {
@@ -56,9 +56,7 @@ impl MappingSurvey {
         Some(range)
     }
 
-    /// How many of these ranges, from the first on, are there with every page. Each lies in one of the
-    /// mappings.
-    pub fn count_there(&self, ranges: &[PlainRange]) -> usize {
+    fn count_there(&self, ranges: &[PlainRange]) -> usize {
         let found = Cell::new(0);
         let read = || {
             for range in ranges {
@@ -103,9 +101,13 @@ mod tests {
         at as usize
     }
 
-    fn survey() -> Option<MappingSurvey> {
+    fn survey() -> Option<impl Survey> {
+        survey_of(|_, _| true)
+    }
+
+    fn survey_of(is_plain: impl Fn(usize, &Range<usize>) -> bool) -> Option<impl Survey> {
         fault::install();
-        MappingSurvey::begin()
+        MappingSurvey::begin(is_plain)
     }
 
     #[test]
@@ -124,16 +126,19 @@ mod tests {
             (none, Access::Read, false),
             (none, Access::Write, false),
         ] {
-            let found = survey.around(at + PAGE, access, |_| true);
+            let found = survey.around(at + PAGE, access);
             assert_eq!(found.is_some(), is_known, "{at:#x}, {access:?}");
             let Some(range) = found else { continue };
             assert!(range.start <= at && range.end >= at + 4 * PAGE, "{range:x?}");
             let whole = PlainRange { addr: at + 5, len: 4 * PAGE - 5 };
             assert_eq!(survey.count_there(&[whole, whole]), 2, "pages come when they are read");
         }
-        assert!(survey.around(8, Access::Read, |_| true).is_none(), "nothing is mapped there");
+        assert!(survey.around(8, Access::Read).is_none(), "nothing is mapped there");
         let fresh = pages(2, libc::PROT_READ);
-        assert!(survey.around(fresh, Access::Read, |range| !range.contains(&fresh)).is_none(), "refused");
+        let mut refusing =
+            survey_of(move |at, range| at != fresh + 8 && range.contains(&fresh)).expect("as above");
+        assert!(refusing.around(fresh + 8, Access::Read).is_none(), "refused");
+        assert!(refusing.around(fresh, Access::Read).is_some(), "asked again, since it was not remembered");
     }
 
     #[test]
@@ -144,7 +149,7 @@ mod tests {
         if unsafe { libc::madvise((at + 2 * PAGE) as *mut _, PAGE, GUARD) } != 0 {
             return;
         }
-        assert!(survey.around(at, Access::Read, |_| true).is_some());
+        assert!(survey.around(at, Access::Read).is_some());
         let ranges = [(0, 2 * PAGE), (3 * PAGE, PAGE), (PAGE + 1, PAGE), (0, 1), (2 * PAGE, 1), (1, 1)]
             .map(|(skip, len)| PlainRange { addr: at + skip, len });
         for (first, count) in [(0, 2), (1, 1), (2, 0), (3, 1), (4, 0), (5, 1), (6, 0)] {
@@ -162,7 +167,7 @@ mod tests {
             libc::mmap(ptr::null_mut(), 2 * PAGE, libc::PROT_READ, libc::MAP_SHARED, file, 0)
         };
         assert_ne!(at, libc::MAP_FAILED);
-        assert!(survey.around(at as usize, Access::Read, |_| true).is_none());
+        assert!(survey.around(at as usize, Access::Read).is_none());
     }
 
     #[test]
@@ -178,7 +183,7 @@ mod tests {
                 libc::sigaddset(&mut faults, libc::SIGSEGV);
                 libc::pthread_sigmask(libc::SIG_BLOCK, &faults, ptr::null_mut());
             }
-            MappingSurvey::begin().is_none()
+            MappingSurvey::begin(|_, _| true).is_none()
         });
         assert!(blocked.join().expect("asked"));
     }
