@@ -40,7 +40,7 @@ impl Cancelling {
             let mut kind = DEFERRED;
             // Deferred for this while: a thread that glibc 2.36 ends where its state is set has no result, in
             // place of PTHREAD_CANCELED.
-            // SAFETY: the kind and the state exist, `kind` can be written, and the old state is not asked for.
+            // SAFETY: the kind and the state exist, `kind` can be written, and nobody asks for the old state.
             unsafe {
                 pthread_setcanceltype(DEFERRED, &mut kind);
                 pthread_setcancelstate(ENABLED, ptr::null_mut());
