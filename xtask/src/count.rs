@@ -125,7 +125,8 @@ fn rust_each(root: &Path, program: &str, side: &str, pair: &Pair) -> Result<f64,
         counted(&mut valgrind, &record)
     };
     let (few, many) = (RUST_FEW.div_ceil(pair.pieces), RUST_MANY.div_ceil(pair.pieces) + 1);
-    Ok(count(many)?.saturating_sub(count(few)?) as f64 / ((many - few) * pair.pieces) as f64)
+    let (least, most) = side_by_side(|| count(few), || count(many))?;
+    Ok(most.saturating_sub(least) as f64 / ((many - few) * pair.pieces) as f64)
 }
 
 /// Prints what was counted; an error if this crate costs more than it may.
@@ -162,7 +163,8 @@ impl<'a> Counted<'a> {
 
     /// Instructions of one call, from runs with few and with many.
     fn each(&self, few: u64, many: u64, blocks: u64) -> Result<u64, String> {
-        let (least, most) = (self.instructions(few, blocks)?, self.instructions(many, blocks)?);
+        let instructions = |submits| self.instructions(submits, blocks);
+        let (least, most) = side_by_side(|| instructions(few), || instructions(many))?;
         Ok(most.saturating_sub(least) / (many - few))
     }
 
@@ -178,6 +180,19 @@ impl<'a> Counted<'a> {
         // Small devices suit valgrind's address space.
         counted(c::with_library(&mut valgrind, self.release).env("FERRY_DEVICE_MEMORY", "512M"), &record)
     }
+}
+
+/// Runs two at the same time: what else the machine does changes no count.
+fn side_by_side(
+    few: impl FnOnce() -> Result<u64, String> + Send,
+    many: impl FnOnce() -> Result<u64, String>,
+) -> Result<(u64, u64), String> {
+    std::thread::scope(|scope| {
+        let few = scope.spawn(few);
+        let many = many()?;
+        let few = few.join().unwrap_or_else(|_| Err("the shorter run panicked".into()))?;
+        Ok((few, many))
+    })
 }
 
 /// The instructions that callgrind counted, as it wrote them to `record`.
