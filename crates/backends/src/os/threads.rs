@@ -9,6 +9,7 @@ pub mod end;
 #[cfg(not(loom))]
 mod start;
 
+#[cfg(not(loom))]
 use cancel::Cancelling;
 use std::{
     io,
@@ -135,6 +136,7 @@ impl Mask {
 
 /// Runs `start`; threads that it starts begin with all signals blocked. The calling thread cannot be
 /// cancelled meanwhile.
+#[cfg(not(loom))]
 fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     let cancelling = Cancelling::off();
     let old = Mask::all().set();
