@@ -68,7 +68,7 @@ pub fn when_reached(
         }
     };
     let work = Box::new(HostWork { lane: turn.lane.clone(), ticket, part, work: Box::new(work), thread });
-    if turn.progress().passed() + 1 >= ticket || stream.is_idle() == Ok(true) {
+    if turn.lane.is_reached(ticket) || stream.is_idle() == Ok(true) {
         work.reached(driver::SUCCESS);
         return Ok(Next::Blocked(part));
     }

@@ -54,6 +54,8 @@ pub struct Lane {
 struct OrderState {
     backlog: Backlog<WaitingWork, Arc<StreamPoint>>,
     tail: Tail,
+    /// The newest op that was launched. One that is tried again may have part of its work in the stream.
+    begun: Ticket,
     /// Stands before what the part that has begun puts into the stream, unless everything before it has
     /// passed.
     before: Option<Arc<Event>>,
@@ -68,8 +70,8 @@ impl Lane {
         descriptors: Arc<dyn DescriptorLauncher>,
         last: Ticket,
     ) -> Arc<Lane> {
-        let state =
-            OrderState { backlog: Backlog::after(last), tail: Tail::default(), before: None, part: None };
+        let (backlog, tail) = (Backlog::after(last), Tail::default());
+        let state = OrderState { backlog, tail, begun: last, before: None, part: None };
         let lane = Lane {
             progress,
             congestion: Congestion::default(),
@@ -344,9 +346,10 @@ impl Lane {
         has_waited: bool,
     ) -> Next {
         state.tail.move_on(&self.progress, ticket - 1);
-        if self.progress.passed() + 1 >= ticket {
+        if ticket > state.begun && self.progress.passed() + 1 >= ticket {
             self.stream().found_empty();
         }
+        state.begun = state.begun.max(ticket);
         if self.progress.status.is_dropped(ticket) {
             self.discard(task.into_function());
             return Next::Follows;
@@ -416,10 +419,18 @@ impl Lane {
         is_wanted
     }
 
-    /// Blocks until the stream has done all that came before the op `ticket`, and nothing else is in it.
+    /// Whether all that comes before the op `ticket` is known to be done: ops, and what this one has put into
+    /// the stream already, such as waits for other streams.
+    pub fn is_reached(&self, ticket: Ticket) -> bool {
+        self.progress.passed() + 1 >= ticket && self.stream().is_known_empty()
+    }
+
+    /// Blocks until all that comes before the op `ticket` is done.
     pub fn wait_before(&self, ticket: Ticket, current: &Current<'_>) -> Result<()> {
-        let is_known = self.progress.passed() + 1 >= ticket;
-        if is_known { Ok(()) } else { self.stream().synchronize_in(current, "the GPU's work") }
+        if self.is_reached(ticket) {
+            return Ok(());
+        }
+        self.stream().synchronize_in(current, "the GPU's work")
     }
 
     /// The work that the op `ticket` blocked the lane for has come back: it is tried again before all else.

@@ -218,7 +218,8 @@ impl Stream {
 
     /// Nothing is put into the stream any more; whether all work in it is known to be done.
     pub fn close(&self, is_done: bool) {
-        self.is_done.store(is_done, Ordering::Relaxed);
+        let is_known = !self.is_in_doubt.load(Ordering::Relaxed);
+        self.is_done.store(is_done && is_known, Ordering::Relaxed);
     }
 }
 
@@ -248,6 +249,11 @@ impl Stream {
     /// All that was put into the CUDA stream so far counts as passed.
     pub fn found_empty(&self) {
         self.is_empty.store(!self.is_in_doubt.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Whether all that was put into the stream is known to be done, without asking the driver.
+    pub fn is_known_empty(&self) -> bool {
+        self.is_empty.load(Ordering::Relaxed) && self.pending_batch().is_none()
     }
 
     /// The driver could not say whether work is done, which counts as passed nevertheless. Until it says so
