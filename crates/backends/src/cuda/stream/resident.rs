@@ -212,8 +212,10 @@ impl ResidentState {
         let ResidentGpu { current, constants, .. } = *gpu;
         let ListSlot { back, number, .. } = batch.slot;
         if self.is_up() && self.is_old(constants) {
-            // Its place is free when the batch behind it is done.
-            let Some(place) = self.free_place() else { return Err(batch.slot) };
+            // Its place is free when the batch behind it is done, which must have one, too.
+            let (Some(place), Some(_)) = (self.free_place(0), self.free_place(1)) else {
+                return Err(batch.slot);
+            };
             self.tell([0, LAST, 0, 0, 0, 0]);
             if self.closed_before(current) {
                 self.count = self.count.wrapping_sub(1);
@@ -222,7 +224,7 @@ impl ResidentState {
             }
             self.launched = None;
         }
-        let Some(place) = self.free_place() else { return Err(batch.slot) };
+        let Some(place) = self.free_place(0) else { return Err(batch.slot) };
         let pause = if direction == Direction::Out { constants.resident_pause.min(PAUSE_MOST) } else { 0 };
         let spread = Spread::of(batch.bytes / batch.slot.count().max(1) as usize);
         let shape = u64::from(batch.slot.count())
@@ -238,7 +240,8 @@ impl ResidentState {
         self.tell([batch.slot.list() as u64, shape, back as u64, number, at as u64, bell]);
         let must_launch = !was_up || self.closed_before(current);
         if let Some(Err(why)) = must_launch.then(|| self.launch(gpu, direction)) {
-            // Nobody has read of it.
+            // Nobody has read of it, and there is no kernel.
+            self.launched = None;
             self.count = self.count.wrapping_sub(1);
             self.places[place] = (0, 0);
             self.is_off = is_for_good(&why);
@@ -263,9 +266,9 @@ impl ResidentState {
         self.launched.is_some_and(|launched| launched.elapsed() > life)
     }
 
-    /// The next place of the ring, if it is free.
-    fn free_place(&self) -> Option<usize> {
-        let place = self.count as usize % BATCHES;
+    /// The place of the ring so many behind the next one, if it is free.
+    fn free_place(&self, behind: usize) -> Option<usize> {
+        let place = (self.count as usize + behind) % BATCHES;
         let (at, number) = self.places[place];
         // SAFETY: the word of a list's slot, which stays where it is as long as the device.
         let is_free =

@@ -225,10 +225,15 @@ impl Constants {
         if self.inline_most > INLINE_MAX {
             return refuse(format!("inline_most is {INLINE_MAX} at most"));
         }
+        if self.resident_idle > IDLE_MOST {
+            return refuse(format!("resident_idle is {IDLE_MOST} microseconds at most"));
+        }
         Ok(())
     }
 }
 
+/// A kernel with nothing to do is waited for no longer, by other libraries and at the end.
+const IDLE_MOST: usize = 10_000_000;
 /// Pieces are not cut into smaller ones than these.
 const SHARE_MIN: usize = 256;
 
@@ -284,7 +289,11 @@ mod tests {
             assert_eq!(why.kind, Kind::BadSetting);
             assert!(why.note.contains("inline_most, engine_from, "), "{why}");
         }
-        for (text, says) in [("share_most=16", "256 at least"), ("inline_most=161", "160 at most")] {
+        for (text, says) in [
+            ("share_most=16", "256 at least"),
+            ("inline_most=161", "160 at most"),
+            ("resident_idle=any", "10000000 "),
+        ] {
             let why = text.parse::<Constants>().expect_err(text);
             assert!(why.note.contains(says), "{why}");
         }
