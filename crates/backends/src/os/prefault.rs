@@ -11,7 +11,10 @@ use super::{
 use ferry_core::Access;
 use std::{
     ffi::CStr,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     thread,
 };
 
@@ -37,6 +40,9 @@ impl PrefaultedPages {
     /// `None` where the system cannot do that (before Linux 5.14), or has not so much memory to spare that
     /// nothing else would have to go for it.
     pub fn make(name: &CStr, len: usize) -> Option<PrefaultedPages> {
+        // Two at once would each find enough for one.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         if len > available_memory() / 4 * 3 {
             return None;
         }
