@@ -5,6 +5,7 @@
 //! are forwarded.
 
 use std::mem::MaybeUninit;
+use std::sync::OnceLock;
 
 /// The signals that are forwarded. Stopping and continuing are left to the terminal, which signals the whole
 /// group.
@@ -34,6 +35,9 @@ const DEADLY: [(i32, &str); 9] = [
     (libc::SIGALRM, "SIGALRM"),
 ];
 
+/// What was blocked before this command blocked anything: programs start with that, one after the other.
+static FIRST_MASK: OnceLock<libc::sigset_t> = OnceLock::new();
+
 /// The blocked signals, and the mask as it was before.
 #[derive(Clone, Copy)]
 pub struct Signals {
@@ -55,10 +59,11 @@ impl Signals {
             libc::pthread_sigmask(libc::SIG_BLOCK, ours.as_ptr(), before.as_mut_ptr());
         }
         // SAFETY: both were initialised just above.
-        unsafe { Signals { ours: ours.assume_init(), before: before.assume_init() } }
+        let (ours, before) = unsafe { (ours.assume_init(), before.assume_init()) };
+        Signals { ours, before: *FIRST_MASK.get_or_init(|| before) }
     }
 
-    /// Gives the calling process the mask from before `block`.
+    /// Gives the calling process the mask from before the first `block`.
     pub fn restore(&self) -> std::io::Result<()> {
         // SAFETY: `before` is an initialised set; the old mask is not asked for.
         match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) } {
