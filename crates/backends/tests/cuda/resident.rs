@@ -218,3 +218,21 @@ fn marks_of_a_stream_keep_their_order_between_batches_and_copies() {
     }
     other.synchronize(MINUTE).expect("done");
 }
+
+/// A mark in a stream that has nothing to do is reached before the batch behind it is.
+#[test]
+fn a_mark_is_not_overtaken_by_the_batch_behind_it() {
+    let Some(gpu) = resident("a_mark_is_not_overtaken_by_the_batch_behind_it", "") else { return };
+    let (stream, there, source) = (stream(&gpu), device(&gpu, LEN), locked(&gpu, &noise(7, LEN)));
+    copy(&stream, &pieces(there.base, source.base, 0));
+    for turn in 0..300 {
+        stream.synchronize(MINUTE).expect("done");
+        let begin = stream.mark().expect("a mark");
+        copy(&stream, &pieces(there.base, source.base, turn));
+        let end = stream.mark().expect("a mark");
+        copy(&stream, &pieces(there.base, source.base, turn));
+        stream.synchronize(MINUTE).expect("done");
+        let ms = end.elapsed_ms(&*begin);
+        assert!(ms.as_ref().is_some_and(|ms| *ms > 0.0), "turn {turn}: {ms:?}");
+    }
+}

@@ -48,11 +48,23 @@ impl Imports {
         // The same memory may be here already: then it has addresses that only the core knows.
         let is_reserved = opened.is_none() || at % GRANULE != 0 || table.has_import(at, shared.len);
         if is_reserved {
-            base = self.reservations.reserve(shared.len, GRANULE, 0)?;
+            let reserved = self.reservations.reserve(shared.len, GRANULE, 0);
+            base = reserved.inspect_err(|_| self.close_again(device, opened))?;
         }
         let opened = opened.map(|start| (start, message.whole));
         table.add(base, Import { opened, at, is_reserved, len: shared.len });
         Ok(Block { base, len: shared.len, home: Home::Device(device), at, page: GRANULE, origin })
+    }
+
+    /// Closes what was opened for an import that failed.
+    fn close_again(&self, device: DeviceId, opened: Option<usize>) {
+        let (Some(start), Ok(context)) = (opened, self.contexts.open(device)) else { return };
+        let context = context.clone();
+        // Nobody hears of it if that fails, too.
+        let _ = self.sync.now_or_later(move || {
+            // SAFETY: opened just before, and nobody else knows it.
+            context.unless_lost(|current| unsafe { current.close_ipc(start) })
+        });
     }
 
     /// Undoes `import`.

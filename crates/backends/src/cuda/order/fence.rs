@@ -315,11 +315,14 @@ impl StreamPoint {
         }
     }
 
-    fn event(&self) -> Option<Arc<Event>> {
-        match &*lock(&self.position) {
-            Position::Recorded(event) if self.timed => Some(event.clone()),
-            _ => None,
-        }
+    /// The event of a mark that is done. What comes behind it may have been heard of before the driver has
+    /// seen the event itself, which is a moment away.
+    fn reached_event(&self) -> Option<Arc<Event>> {
+        let event = match &*lock(&self.position) {
+            Position::Recorded(event) if self.timed => event.clone(),
+            _ => return None,
+        };
+        event.wait().ok().map(|()| event)
     }
 }
 
@@ -381,7 +384,7 @@ impl Mark for CudaFence {
         if !self.is_done() {
             return None;
         }
-        Some((self.0.event()?.ms()? * 1000.0) as u64)
+        Some((self.0.reached_event()?.ms()? * 1000.0) as u64)
     }
 
     fn elapsed_ms(&self, since: &dyn Mark) -> Option<f64> {
@@ -390,7 +393,7 @@ impl Mark for CudaFence {
         if !(one_device && end.is_done() && start.is_done()) {
             return None;
         }
-        end.event()?.ms_since(&*start.event()?)
+        end.reached_event()?.ms_since(&*start.reached_event()?)
     }
 }
 

@@ -157,12 +157,13 @@ impl DoubleBuffer {
     /// Waits until the device has done all that was put into the stream.
     pub fn drain(&self, current: &Current<'_>) -> Result<()> {
         self.both.iter().for_each(|buffer| drop(buffer.waypoint.take()));
-        self.stream.synchronize_in(current, STAGED)
+        self.stream.synchronize_in(current, STAGED).inspect_err(|_| self.stream.doubt())
     }
 }
 
 impl Drop for DoubleBuffer {
     fn drop(&mut self) {
+        self.stream.close(true);
         let Ok(current) = self.stream.device().enter() else { return };
         // SAFETY: made by `new`; no thread has the pair any more, and the last that had it has waited for the
         // device.

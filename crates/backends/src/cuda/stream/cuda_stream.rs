@@ -18,7 +18,7 @@ use crate::cuda::{
     stream::settings::Constants,
 };
 use ferry_core::{
-    DeviceId, Error, Fill, Plan, Result, Route, Rows,
+    DeviceId, Error, Fill, Kind, Plan, Result, Route, Rows,
     sync::{Arc, AtomicBool, Mutex, Ordering, lock},
 };
 use std::{any::Any, ffi::c_void, mem, sync::OnceLock, thread};
@@ -278,7 +278,15 @@ impl Stream {
                 work.mark = Some(event.clone());
                 Ok(event)
             }
-            None => Event::record(&self.device, current, self.handle, is_timed),
+            None => {
+                let event = Event::record(&self.device, current, self.handle, is_timed)?;
+                // The next batch does not overtake it, nor does the event behind that.
+                match resident.as_mut() {
+                    Some(work) => work.mark = Some(event.clone()),
+                    None => self.is_empty.store(false, Ordering::Relaxed),
+                }
+                Ok(event)
+            }
         }
     }
 
@@ -342,7 +350,7 @@ impl Stream {
             _ => return Some(slot),
         };
         let completion = self.next_completion(current, 1);
-        if completion.at == 0 {
+        if completion.at == 0 || !self.device.can_record_behind(current, direction) {
             return Some(slot);
         }
         let (sync, kernel) = (&*self.device.sync, || self.device.resident_kernel(current));
@@ -462,7 +470,11 @@ impl Stream {
             // SAFETY: a word of the doorbell, which stays where it is until the stream has written to it, or
             // for good.
             let put = unsafe { current.write_number(self.begin(current)?, at, number) };
-            put.inspect_err(|_| self.device.refuse_numbers())
+            put.inspect_err(|why| {
+                if why.kind == Kind::Unsupported {
+                    self.device.refuse_numbers();
+                }
+            })
         })
     }
 

@@ -17,7 +17,7 @@ use crate::cuda::{
 };
 use crate::{litter::Litter, pool::Pool};
 use ferry_core::{
-    Result,
+    Kind, Result,
     sync::{Arc, AtomicBool, CachePadded, Mutex, Ordering, lock},
 };
 use std::{ffi::CStr, ops::Deref, sync::OnceLock};
@@ -161,6 +161,20 @@ impl Device {
         self.residents.iter().flatten().try_for_each(|resident| resident.failure(current))
     }
 
+    /// Whether events can be recorded behind batches of the resident kernel of this direction: they have a
+    /// stream of their own, made here, unless the driver would wait for a held stream to make it.
+    pub fn can_record_behind(&self, current: &Current<'_>, direction: Direction) -> bool {
+        let mut marks = lock(self.marks(direction));
+        if marks.is_none() {
+            *marks = self.sync.unless_held(|| current.create_urgent_stream().ok()).flatten();
+        }
+        marks.is_some()
+    }
+
+    fn marks(&self, direction: Direction) -> &Mutex<Option<StreamHandle>> {
+        &self.marks[place_of(direction).unwrap_or_default()]
+    }
+
     /// An event that is reached when `completion` of the resident kernel of this direction is done and
     /// `older` was reached, whatever stands in the streams.
     pub fn record_behind(
@@ -170,11 +184,9 @@ impl Device {
         older: Option<&Event>,
         is_timed: bool,
     ) -> Result<Arc<Event>> {
-        let mut marks = lock(&self.marks[place_of(direction).unwrap_or_default()]);
-        let stream = match *marks {
-            Some(stream) => stream,
-            None => *marks.insert(current.create_urgent_stream()?),
-        };
+        let marks = lock(self.marks(direction));
+        let stream =
+            (*marks).ok_or_else(|| Kind::Device.because("there is no stream for events behind batches"))?;
         // SAFETY: doorbells stay where they are as long as the device, and streams are gone before.
         unsafe { current.wait_for_number(stream, completion.at, completion.number)? };
         older.map_or(Ok(()), |older| older.wait_in(current, stream))?;

@@ -330,7 +330,7 @@ impl ResidentState {
         ];
         let blocks = blocks(direction, constants) as u32;
         let (launched, pairs) = memory.launch(gpu.current, kernel, blocks, &mut args, self.no_pairs);
-        self.no_pairs |= !pairs;
+        self.no_pairs |= !pairs && launched.is_ok();
         launched?;
         (self.generation, self.launched) = (generation, Some(Instant::now()));
         Ok(())
