@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use crate::outcome::Outcome;
 use crate::shell;
@@ -80,8 +81,16 @@ fn with_test_packages(venv: Venv) -> Result<Venv, String> {
     Ok(venv)
 }
 
-/// Builds the wheel.
+/// Builds the wheel, once in a run: several steps want it.
 pub fn wheel(root: &Path, builder: &Venv) -> Result<PathBuf, String> {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(built) = BUILT.get().filter(|built| built.exists()) {
+        return Ok(built.clone());
+    }
+    build_wheel(root, builder).inspect(|built| drop(BUILT.set(built.clone())))
+}
+
+fn build_wheel(root: &Path, builder: &Venv) -> Result<PathBuf, String> {
     let folder = shell::target_dir(root).join("wheels");
     // Of another version, and there would be two.
     let _ = std::fs::remove_dir_all(&folder);
