@@ -91,6 +91,8 @@ pub struct Engine {
     pub(super) pacer: Option<Arc<Pacer>>,
     /// Copies in one piece that are smaller than this are not cut.
     pub(super) min_team: usize,
+    /// A short copy whose lane has nothing else to do is done by the thread that submits it.
+    pub(super) does_short_copies_at_once: bool,
     /// Tells the process that has the workers from its children.
     pub(super) fork: ForkMark,
     /// Keeps the memory that lanes work on.
@@ -134,6 +136,13 @@ impl Engine {
         Arc::new(Engine::bare(memory, cpus))
     }
 
+    /// As `new`, for a program whose pages go in and out of its page table: each time the kernel interrupts
+    /// every processor that runs a thread of it, and one that spins as well. So no worker spins for
+    /// short copies.
+    pub fn watched(memory: Arc<dyn Any + Send + Sync>, cpus: usize) -> Arc<Engine> {
+        Arc::new(Engine { does_short_copies_at_once: true, ..Engine::bare(memory, cpus) })
+    }
+
     /// As `new`, where `pacer` decides when work runs. What is drawn is run by one worker, so that it is the
     /// same each time.
     pub fn paced(memory: Arc<dyn Any + Send + Sync>, cpus: usize, pacer: Arc<Pacer>) -> Arc<Engine> {
@@ -170,6 +179,7 @@ impl Engine {
             ends_when_idle: false,
             pacer: None,
             min_team: MIN_TEAM_BYTES,
+            does_short_copies_at_once: false,
             fork: ForkMark::new(),
             _memory: memory,
         }

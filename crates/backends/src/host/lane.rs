@@ -202,9 +202,21 @@ impl Lane {
         if self.pace.is_some() {
             self.push_paced(state, ticket);
         } else if state.phase == Phase::Idle {
+            if self.is_done_at_once(&state) {
+                let hand = self.take(&mut state);
+                drop(state);
+                self.run(hand, Quantum::Helper { ticket, deadline: None });
+                return ticket;
+            }
             self.make_ready(state);
         }
         ticket
+    }
+
+    /// Whether the thread that submits does the only work of the lane.
+    fn is_done_at_once(&self, state: &LaneState) -> bool {
+        let is_short = || state.work.front().is_some_and(Task::is_short_copy);
+        self.engine.does_short_copies_at_once && !self.waited && is_short()
     }
 
     /// Runs the lane as a waiting thread. Returns whether it could be taken.

@@ -140,6 +140,7 @@ impl Host {
         });
         let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
         let engine = match options.schedule {
+            None if options.views.is_some() => Engine::watched(regions.clone(), cpus),
             None => Engine::new(regions.clone(), cpus),
             Some(schedule) => Engine::paced(regions.clone(), cpus, Pacer::new(schedule)),
         };

@@ -21,6 +21,8 @@ use std::{cell::Cell, mem, ops::Range, slice};
 pub const SLICE: usize = 1 << 20;
 /// Copies and fills of no more than this are done in microseconds.
 pub const QUICK_BYTES: usize = 64 << 10;
+/// What a thread copies in less time than it takes to hand a copy over and to interrupt another processor.
+const SHORT_BYTES: usize = 256 << 10;
 
 /// An op of a queue, or a mark, and how far it has come.
 pub enum Task {
@@ -179,6 +181,11 @@ impl Task {
             Task::Linear { len, done: 0, .. } => *len <= QUICK_BYTES,
             _ => self.is_late_bound(),
         }
+    }
+
+    /// Whether it is a copy that the thread which submits it may do.
+    pub fn is_short_copy(&self) -> bool {
+        matches!(self, Task::Linear { len, .. } if *len <= SHORT_BYTES)
     }
 
     /// What a small copy moves, as its cells say now; `None` if it is none, or would fail.

@@ -153,3 +153,29 @@ fn functions_in_a_row_are_called_by_one_thread() {
     assert_ne!(threads[0], thread::current().id());
     lane.fence_at(6).wait(None).expect("done");
 }
+
+#[test]
+fn where_pages_are_watched_a_short_copy_is_done_by_its_submitter_and_in_order() {
+    let lane = Lane::new(Engine::watched(Arc::new(()), 2), Arc::new(Status::new(0, None)), false);
+    let (source, target) = (vec![7_u8; 2 << 20], vec![0_u8; 2 << 20]);
+    let copy =
+        |len| Task::Linear { dst: target.as_ptr() as usize, src: source.as_ptr() as usize, len, done: 0 };
+    assert_eq!((lane.push(|_| copy(100)), lane.status.passed()), (1, 1), "it is done");
+    assert_eq!(byte_at(&target, 99), 7);
+    let (go, gate) = mpsc::channel::<()>();
+    lane.push(|_| Task::Call(Box::new(move || gate.recv().expect("opened below"))));
+    assert_eq!((lane.push(|_| copy(200)), lane.status.passed()), (3, 1), "behind the function");
+    assert_eq!(byte_at(&target, 199), 0);
+    go.send(()).expect("the function waits");
+    lane.fence_at(3).wait(None).expect("done");
+    assert_eq!(byte_at(&target, 199), 7);
+    lane.push(|_| copy(2 << 20));
+    lane.fence_at(4).wait(None).expect("done");
+    assert_eq!(byte_at(&target, (2 << 20) - 1), 7, "a long one is left to a worker");
+}
+
+/// A byte that a copy may just have written.
+fn byte_at(bytes: &[u8], at: usize) -> u8 {
+    // SAFETY: inside of the slice.
+    unsafe { ptr::read_volatile(&bytes[at]) }
+}
