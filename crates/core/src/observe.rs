@@ -73,7 +73,8 @@ pub enum JoinKind {
     /// It runs a function of the library's own that submits the tasks of a graph, whose turn has come. It
     /// tells the program nothing.
     Launch,
-    /// It ended the work of the stream in place of waiting for it.
+    /// It ends the work of the stream in place of waiting for it: what other streams were to do before that
+    /// may not have been done.
     Abort,
     /// Another process has waited for it, and may have told this one.
     Elsewhere,

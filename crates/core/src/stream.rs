@@ -387,6 +387,9 @@ impl Stream {
     /// Drops all work, and returns when no byte of it moves any more. A function of the user's that runs is
     /// not waited for.
     pub fn abort(&self) {
+        // Before anybody is woken: whoever waits learns that this stream has ended, and nothing of what its
+        // ops waited for.
+        self.tell_joined(self.newest(), JoinKind::Abort);
         // What runs on other queues ends first, and this stream is told: otherwise it would pass the op that
         // waits for that work, and its waiters with it, while bytes still move.
         let passed = self.status().passed();
@@ -397,9 +400,8 @@ impl Stream {
             }
             is_unfinished
         });
-        let newest = self.newest();
+        self.state.nested().iter().for_each(|work| work.tell_ended());
         self.state.queue.abort();
-        self.tell_joined(newest, JoinKind::Abort);
         // What came in between was dropped here, and may run there.
         self.abort_nested(|ticket| self.status().is_dropped(ticket));
     }

@@ -29,6 +29,10 @@ pub(crate) trait NestedWork: Send + Sync {
     /// moves any more.
     fn abort_of(&self, launcher: &Arc<StreamState>);
 
+    /// Observers are told that what has ended by now has passed, for an abort of the stream that would have
+    /// told so.
+    fn tell_ended(&self);
+
     /// Has failures told of what has ended. A device may tell them only when it is asked.
     fn collect_failures(&self);
 }

@@ -174,6 +174,13 @@ impl Executions {
             .map_or_else(Vec::new, |execution| execution.after.clone())
     }
 
+    /// The newest op of each branch that belongs to no execution which is not over.
+    pub(super) fn ends_before_unfinished(&self) -> Vec<Ticket> {
+        let list = self.unfinished();
+        let before = list.queued.front().and_then(|oldest| oldest.before.clone());
+        before.unwrap_or_else(|| self.newest_of_branches())
+    }
+
     /// The newest execution has been submitted up to this op of its launching stream.
     pub(super) fn end(&self, last: Ticket) {
         let ExecutionList { queued, launchers, .. } = &mut *lock(&self.list);

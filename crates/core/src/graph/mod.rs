@@ -18,7 +18,7 @@ mod order;
 pub mod task;
 
 use crate::{
-    Error, Fence, Gate, Kind, Memory, Op, Point, Result, Stream, Ticket,
+    Error, Fence, Gate, JoinKind, Kind, Memory, Op, Point, Result, Stream, Ticket,
     footprint::{Footprints, was_freed},
     observe::TaskId,
     stream::Transaction,
@@ -131,6 +131,13 @@ impl NestedWork for Graph {
         let _turn = lock(&self.turn);
         if self.executions.is_launched_by(launcher) {
             self.abort_submitted();
+        }
+    }
+
+    fn tell_ended(&self) {
+        if self.has_own_streams() {
+            let ends = self.streams.iter().zip(self.executions.ends_before_unfinished());
+            ends.for_each(|(stream, ticket)| stream.tell_joined(ticket, JoinKind::Query));
         }
     }
 

@@ -237,15 +237,32 @@ fn an_abort_ends_the_branches_before_the_stream_goes_on() {
     site.log.lock().unwrap().clear();
     site.stream.abort();
     let log = site.log.lock().unwrap().clone();
-    // The first branch's own stream, the second one's with a wait and two copies, the launching one's wait.
+    // The launching stream's wait, the first branch's own stream, the second one's with a wait and two
+    // copies. Observers are told of each before anybody can be woken by it.
     let want = [
-        ["abort of 0 ops", "joined 1.0 Abort"],
-        ["abort of 3 ops", "joined 3.3 Abort"],
-        ["abort of 1 ops", "joined 0.1 Abort"],
+        ["joined 0.1 Abort", "joined 1.0 Abort"],
+        ["abort of 0 ops", "joined 3.3 Abort"],
+        ["abort of 3 ops", "abort of 1 ops"],
     ];
     assert_eq!(log, want.concat());
     site.stream.status().pass(1);
     assert_eq!(site.stream.status().take_error().map(|error| error.kind), Some(Kind::Aborted));
+}
+
+#[test]
+fn an_abort_tells_that_the_branches_of_what_was_done_before_have_ended() {
+    let site = Site::new();
+    let ((branch, side), block) = (site.fork(), site.block().base);
+    site.copy(&side, block, block + 128);
+    site.join(branch);
+    let graph = site.finish();
+    graph.execute(&site.stream).expect("launched");
+    site.stream.status().pass(1);
+    site.log.lock().unwrap().clear();
+    site.stream.abort();
+    let log = site.log.lock().unwrap().clone();
+    let want = ["joined 0.1 Abort", "joined 1.0 Query", "joined 3.2 Query", "abort of 1 ops"];
+    assert_eq!(log, want);
 }
 
 /// A program may copy data and then a flag, and poll the flag.

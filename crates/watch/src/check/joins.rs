@@ -100,6 +100,14 @@ impl Joins {
         }
     }
 
+    /// The stream was aborted: nothing up to the point is in flight any more. What that awaited may be, and
+    /// no later join of it takes that in.
+    pub fn aborted(&mut self, point: Point) {
+        if self.frontiers.raise(point) {
+            self.release(point, &mut vec![]);
+        }
+    }
+
     /// Whether the host has joined the point.
     pub fn is_joined(&self, point: Point) -> bool {
         self.frontiers.has(point)
@@ -322,6 +330,22 @@ mod tests {
         }
         // What is left is the range of streams that have ended.
         assert_eq!((joins.newest.len(), joins.frontiers.kept(), joins.gone.len()), (0, 1, 0));
+    }
+
+    #[test]
+    fn an_abort_joins_nothing_of_other_streams_then_or_later() {
+        let mut joins = Joins::default();
+        joins.submitted(at(1, 1), &[]);
+        joins.submitted(at(2, 1), &[after(1, 1), Awaited::Later(7)]);
+        joins.submitted(at(2, 2), &[Awaited::Outside]);
+        joins.aborted(at(2, 2));
+        joins.bound(7, Some(at(1, 1)));
+        joins.joined(at(2, 1));
+        assert!(joins.is_joined(at(2, 2)) && !joins.is_joined(at(1, 1)));
+        assert!(joins.edges.is_empty() && joins.waiting.is_empty() && joins.owed.is_empty());
+        joins.submitted(at(2, 3), &[]);
+        joins.joined(at(2, 3));
+        assert!(!joins.is_joined(at(1, 1)));
     }
 
     #[test]

@@ -214,6 +214,16 @@ impl OpOrder {
         (self.join, raised)
     }
 
+    /// A stream was aborted: nothing up to the point is in flight any more. What it waited for before may not
+    /// have passed, and orders nothing behind it. As [`join`](Self::join) otherwise.
+    pub fn abort(&mut self, point: Point) -> (u64, Vec<Point>) {
+        if let Some(own) = self.streams.get_mut(&point.stream) {
+            own.clock = Rc::default();
+            own.history.clear();
+        }
+        self.join(point)
+    }
+
     /// A stream is gone: what is known of it serves no more once all of its work was joined.
     pub fn forget(&mut self, stream: u32) {
         self.gone.push(stream);
@@ -442,6 +452,7 @@ mod tests {
         Bound(u64, (u32, u64)),
         Passed((u32, u64)),
         Joined((u32, u64)),
+        Aborted((u32, u64)),
     }
     use Step::*;
 
@@ -474,6 +485,10 @@ mod tests {
                     order.reach(point(at), &mut ready);
                     order.join(point(at));
                 }
+                Aborted(at) => {
+                    order.reach(point(at), &mut ready);
+                    order.abort(point(at));
+                }
             }
         }
         let told = |op: OrderedOp| {
@@ -490,7 +505,7 @@ mod tests {
     #[test]
     fn an_op_comes_after_its_stream_after_what_it_awaits_and_after_joins() {
         type Expected = &'static [((u32, u64), &'static [(u32, u64)], u64)];
-        let table: [(&str, &[Step], Expected); 9] = [
+        let table: [(&str, &[Step], Expected); 10] = [
             (
                 "a wait",
                 &[Op((1, 1), &[]), Op((2, 1), &[(1, 1)])],
@@ -560,6 +575,18 @@ mod tests {
                     ((3, 1), &[], 1),
                 ],
             ),
+            (
+                "what a stream waited for that is aborted comes before nothing behind that",
+                &[
+                    Op((1, 1), &[]),
+                    Op((2, 1), &[(1, 1)]),
+                    Aborted((2, 1)),
+                    Op((2, 2), &[]),
+                    Joined((2, 2)),
+                    Op((3, 1), &[(1, 1), (2, 2)]),
+                ],
+                &[((1, 1), &[], 0), ((2, 1), &[(1, 1)], 0), ((2, 2), &[], 1), ((3, 1), &[(1, 1)], 2)],
+            ),
         ];
         for (what, steps, expected) in table {
             let expected: Vec<_> =
@@ -580,6 +607,18 @@ mod tests {
         assert_eq!(order.join(point((2, 1))), (1, vec![point((2, 1)), point((1, 1))]));
         assert_eq!(order.join(point((2, 2))), (2, vec![point((2, 2))]), "the rest was joined before");
         assert!(order.is_all_known());
+    }
+
+    #[test]
+    fn an_abort_takes_in_its_own_stream_alone() {
+        let (mut order, mut ready) = (OpOrder::default(), vec![]);
+        for (at, awaits) in [((1, 1), vec![]), ((2, 1), vec![Awaited::Point(point((1, 1)))])] {
+            let op = SubmittedOp { point: point(at), awaits, ..Default::default() };
+            order.submit(op, Some(vec![]), &mut ready);
+        }
+        assert_eq!(order.abort(point((2, 1))), (1, vec![point((2, 1))]));
+        assert_eq!(order.join(point((2, 1))), (2, vec![]), "then or later");
+        assert_eq!(order.join(point((1, 1))), (3, vec![point((1, 1))]));
     }
 
     #[test]

@@ -93,6 +93,8 @@ pub struct ProcessCheck {
     recent_calls: RecentOps<OpCall>,
     /// Calls whose ops have failed, and of which no synchronisation has told yet.
     failed_calls: VecDeque<OpCall>,
+    /// Ops that have failed, and whose submission was not told yet.
+    early_failures: Vec<Point>,
     /// Calls that were refused, and the addresses that they were about.
     refused: Vec<(Nanos, CallSite, u64)>,
     /// Memory that is shared with other processes.
@@ -118,7 +120,7 @@ impl ProcessCheck {
             self.captured.len(),
             self.early_accesses.len() + self.early_touches.len(),
             self.recent.len() + self.recent_calls.len(),
-            self.failed_calls.len() + self.refused.len(),
+            self.failed_calls.len() + self.early_failures.len() + self.refused.len(),
             self.lent.len() + self.shared.len(),
             self.late_frees.len() + self.joined_elsewhere.len(),
         ];
@@ -143,6 +145,10 @@ impl ProcessCheck {
             Fact::Submitted(op) => {
                 let is_late_bound = matches!(op.work, Work::Through { .. }) && op.task.is_none();
                 self.recent_calls.insert(op.point, OpCall { site: op.site, is_late_bound });
+                // A thread of the library may have told of its end before.
+                if self.early_failures.extract_if(.., |point| *point == op.point).count() > 0 {
+                    self.work_failed(op.point);
+                }
                 self.order.submit(op.clone(), resolved, &mut ready);
             }
             Fact::Bound { promise, point, .. } => self.order.bind(*promise, *point, &mut ready),
@@ -160,7 +166,7 @@ impl ProcessCheck {
     /// The host has joined a point: all that came out for that is in the report.
     pub fn joined(&mut self, names: &CheckNames, joined: &host::Joined, found: &mut Vec<RawFinding>) {
         self.aborted(names, joined, found);
-        self.join(joined.point, joined.how == host::Join::Elsewhere);
+        self.join(joined.point, joined.how);
     }
 
     /// A finding is in the report: what it is about counts as mended. Or it is left out, and others of the
@@ -331,8 +337,16 @@ impl ProcessCheck {
         if !is_joined {
             let freed = self.late_frees.found(&op, &all);
             found.extend(freed.map(|(raw, bytes)| self.noted(raw, &op, bytes)));
-            self.keep(names, op, found);
+            self.keep(op.clone());
         }
+        // An access may be told after the join that came behind it, and both before the op.
+        self.recent.insert(point, op);
+        let early: Vec<HostAccess> =
+            self.early_accesses.extract_if(.., |access| access.point == point).collect();
+        early.iter().for_each(|access| self.accessed(names, access, found));
+        let early: Vec<TouchedBytes> =
+            self.early_touches.extract_if(.., |touched| touched.point == point).collect();
+        early.iter().for_each(|touched| self.touched(names, touched, found));
     }
 
     /// Two pieces of a batch touch the same bytes.
@@ -390,31 +404,25 @@ impl ProcessCheck {
         }
     }
 
-    fn keep(&mut self, names: &CheckNames, op: Rc<CheckedOp>, found: &mut Vec<RawFinding>) {
-        let point = op.point;
-        self.recent.insert(point, op.clone());
-        let ops = self.in_flight.entry(point.stream).or_default();
-        ops.insert(point.ticket, op.clone());
+    fn keep(&mut self, op: Rc<CheckedOp>) {
+        let ops = self.in_flight.entry(op.point.stream).or_default();
+        ops.insert(op.point.ticket, op);
         // Who never joins anything is told of his newest ops.
         if ops.len() > KEPT_IN_FLIGHT
             && let Some((_, oldest)) = ops.pop_first()
         {
             oldest.joined_by.set(Some(self.order.view().join));
         }
-        let early: Vec<HostAccess> =
-            self.early_accesses.extract_if(.., |access| access.point == point).collect();
-        early.iter().for_each(|access| self.accessed(names, access, found));
-        let early: Vec<TouchedBytes> =
-            self.early_touches.extract_if(.., |touched| touched.point == point).collect();
-        early.iter().for_each(|touched| self.touched(names, touched, found));
     }
 
     /// The host joins a point, or another process has waited for it.
-    fn join(&mut self, point: Point, is_elsewhere: bool) {
+    fn join(&mut self, point: Point, how: host::Join) {
+        let is_elsewhere = how == host::Join::Elsewhere;
         if !is_elsewhere && !self.joined_elsewhere.is_empty() {
             self.join_here(point);
         }
-        let (join, raised) = self.order.join(point);
+        let is_abort = how == host::Join::Abort;
+        let (join, raised) = if is_abort { self.order.abort(point) } else { self.order.join(point) };
         for Point { stream, ticket } in raised {
             let Some(ops) = self.in_flight.get_mut(&stream) else { continue };
             let left = ops.split_off(&(ticket + 1));
@@ -517,10 +525,20 @@ impl ProcessCheck {
     /// Remembers the call of work that failed.
     fn passed(&mut self, passed: &Passed) {
         if passed.outcome == Outcome::Failed {
-            self.failed_calls.extend(self.recent_calls.get(passed.point));
-            if self.failed_calls.len() > KEPT_FAILED_CALLS {
-                self.failed_calls.pop_front();
-            }
+            self.work_failed(passed.point);
+        }
+    }
+
+    fn work_failed(&mut self, point: Point) {
+        match self.recent_calls.get(point) {
+            Some(call) => self.failed_calls.push_back(*call),
+            None => self.early_failures.push(point),
+        }
+        if self.failed_calls.len() > KEPT_FAILED_CALLS {
+            self.failed_calls.pop_front();
+        }
+        if self.early_failures.len() > KEPT_FAILED_CALLS {
+            self.early_failures.remove(0);
         }
     }
 

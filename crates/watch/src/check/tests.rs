@@ -375,6 +375,79 @@ fn a_copy_that_is_told_after_its_join_races_with_what_was_submitted_before_that(
 }
 
 #[test]
+fn an_access_is_told_with_its_copy_however_late_that_is_told() {
+    let mut made = two_blocks();
+    let point = made.copy(8, 1, TO_DEVICE, Piece { dst: 0xa000, src: 0x1000, len: 64 });
+    let submission = made.facts.pop().expect("told");
+    let earliest = made.facts.len();
+    let access =
+        HostAccess { time: made.now, point, address: 0x1008, is_write: true, ..HostAccess::default() };
+    made.push(7, Fact::Access(access));
+    made.synchronize(7, point, made.now);
+    for place in earliest..=made.facts.len() {
+        let mut checker = Checker::new(CheckOptions::default());
+        let (before, behind) = made.facts.split_at(place);
+        for (source, fact) in before.iter().chain([&submission]).chain(behind) {
+            checker.take(*source, fact);
+        }
+        checker.finish(|_| ProcessEnd::Itself);
+        let [finding] = checker.findings() else { panic!("{:?}", found(&checker)) };
+        let work = finding.work.as_ref().map(|work| work.stream.is_some());
+        assert_eq!((finding.id, work), (FindingId::HostWrite, Some(true)), "{place} facts before");
+    }
+}
+
+#[test]
+fn what_an_aborted_stream_waited_for_is_in_flight() {
+    use FindingId::{Free, StreamRace};
+    let table: [(Join, bool, &[FindingId]); 4] = [
+        (Join::Abort, true, &[StreamRace]),
+        (Join::Abort, false, &[Free]),
+        (Join::Wait, true, &[]),
+        (Join::Wait, false, &[]),
+    ];
+    for (how, is_written_again, expected) in table {
+        let mut made = two_blocks();
+        let first = made.copy(7, 1, TO_DEVICE, Piece { dst: 0xa000, src: 0x1000, len: 64 });
+        let point = made.submit(7, SubmittedOp { awaits: vec![Awaited::Point(first)], ..at(2) });
+        let site = made.site("aclrtSynchronizeStream");
+        made.push(7, Fact::Joined(Joined { time: made.now, point, site, how }));
+        if is_written_again {
+            made.copy(7, 3, TO_DEVICE, Piece { dst: 0xa000, src: 0x2000, len: 64 });
+        } else {
+            free(&mut made, 0x1000);
+        }
+        let mut checker = Checker::new(CheckOptions::default());
+        made.feed(&mut checker);
+        checker.finish(|_| ProcessEnd::Unknown);
+        let ids: Vec<FindingId> = checker.findings().iter().map(|finding| finding.id).collect();
+        assert_eq!(ids, expected, "{how:?}");
+    }
+}
+
+#[test]
+fn work_that_fails_is_found_whenever_its_submission_is_told() {
+    let mut made = two_blocks();
+    let point = made.submit(7, SubmittedOp { work: THROUGH, ..at(1) });
+    let submission = made.facts.pop().expect("told");
+    let earliest = made.facts.len();
+    let failed = crate::fact::Passed { point, outcome: crate::fact::Outcome::Failed, ..Default::default() };
+    made.push(99, Fact::Passed(failed));
+    free(&mut made, 0x1000);
+    for place in earliest..=made.facts.len() {
+        let mut made = made.clone();
+        made.facts.insert(place, submission.clone());
+        let (time, site) = (made.wait(100).now, made.site("aclrtSynchronizeStream"));
+        let (code, message) = (107_000, "0x1008 is no memory".into());
+        made.push(7, Fact::Failure { time, site, code, message });
+        let mut checker = Checker::new(CheckOptions::default());
+        made.feed(&mut checker);
+        checker.finish(|_| ProcessEnd::Unknown);
+        assert_eq!(found(&checker), [(FindingId::Free, None, 1)], "{place} facts before");
+    }
+}
+
+#[test]
 fn a_free_is_reported_whenever_a_copy_that_races_is_resolved() {
     let mut made = two_blocks();
     let late = made.submit(7, SubmittedOp { work: THROUGH, ..at(1) });

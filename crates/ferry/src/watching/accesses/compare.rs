@@ -190,6 +190,9 @@ impl Observer for EngineComparison {
         }
         let mut told = Vec::new();
         if let Some(mut memory) = self.watch.memory() {
+            if how == JoinKind::Abort {
+                memory.joins().aborted(self.point(point));
+            }
             memory.joined(self.point(point), &mut told);
         }
         // The program may have been told before, and what it did since then is no mistake.

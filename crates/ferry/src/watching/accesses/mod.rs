@@ -547,6 +547,9 @@ impl Observer for EngineFlights {
         }
         // With the lock: what is opened is not armed again meanwhile.
         if let (Some(trap), Some(mut flights)) = (self.accesses.trap.get(), self.flights()) {
+            if how == JoinKind::Abort {
+                flights.joins().aborted(self.streams.point(point));
+            }
             flights.joined(self.streams.point(point), |pages| trap.open_pages(pages));
             if how == JoinKind::Function {
                 let function = Point { ticket: point.ticket + 1, ..point };
