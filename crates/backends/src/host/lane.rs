@@ -213,10 +213,12 @@ impl Lane {
         ticket
     }
 
-    /// Whether the thread that submits does the only work of the lane.
+    /// Whether the thread that submits does the only work of the lane. It holds locks meanwhile, so it must
+    /// not be the one that runs watchers: none wait, and the fence of the new op is given out when it has
+    /// passed.
     fn is_done_at_once(&self, state: &LaneState) -> bool {
         let is_short = || state.work.front().is_some_and(Task::is_short_copy);
-        self.engine.does_short_copies_at_once && !self.waited && is_short()
+        self.engine.does_short_copies_at_once && !self.waited && !state.waiting.has_watchers() && is_short()
     }
 
     /// Runs the lane as a waiting thread. Returns whether it could be taken.

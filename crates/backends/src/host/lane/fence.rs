@@ -116,6 +116,11 @@ impl Fence for LaneFence {
         }
         let lane = &self.lane;
         let mut state = lock(&lane.state);
+        // A lane that has come to rest has no new watchers of what it has done.
+        if self.has_passed() {
+            drop(state);
+            return then();
+        }
         state.waiting.watch(self.ticket, then);
         lane.want(&state);
         drop(state);

@@ -174,6 +174,23 @@ fn where_pages_are_watched_a_short_copy_is_done_by_its_submitter_and_in_order() 
     assert_eq!(byte_at(&target, (2 << 20) - 1), 7, "a long one is left to a worker");
 }
 
+#[test]
+fn a_submitter_runs_no_watchers() {
+    let lane = Lane::new(Engine::watched(Arc::new(()), 2), Arc::new(Status::new(0, None)), false);
+    let (source, target) = ([7_u8; 100], vec![0_u8; 100]);
+    let copy =
+        || Task::Linear { dst: target.as_ptr() as usize, src: source.as_ptr() as usize, len: 100, done: 0 };
+    // One whose ticket has not come is as one that has just passed and is about to be called.
+    let (tell, told) = mpsc::channel();
+    lane.fence_at(2).when_done(Box::new(move || tell.send(thread::current().id()).expect("read below")));
+    for _ in 1..=2 {
+        lane.push(|_| copy());
+    }
+    assert_ne!(told.recv(), Ok(thread::current().id()));
+    lane.fence_at(2).wait(None).expect("done");
+    assert_eq!((lane.push(|_| copy()), lane.status.passed()), (3, 3), "nobody watches");
+}
+
 /// A byte that a copy may just have written.
 fn byte_at(bytes: &[u8], at: usize) -> u8 {
     // SAFETY: inside of the slice.

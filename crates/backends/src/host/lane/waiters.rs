@@ -53,6 +53,11 @@ impl Waiters {
         !self.sleepers.is_empty()
     }
 
+    /// Whether functions are to be called.
+    pub fn has_watchers(&self) -> bool {
+        !self.watchers.is_empty()
+    }
+
     /// Takes those off the list who wait for nothing after `passed`: whether threads sleep that must wake,
     /// and what must run.
     pub fn take_due(&mut self, passed: Ticket) -> (bool, Vec<Job>) {
