@@ -2,8 +2,9 @@
 //!
 //! For each byte that copies touch it is kept which op wrote it last, and which ops have read it since
 //! then. A new op races with those of them that do not come before it. What comes before the last write comes
-//! before everything that comes after it, so no more needs to be kept. Bytes that only joined work has
-//! touched are forgotten from time to time.
+//! before everything that comes after it, so no more needs to be kept; of what does not, because that race is
+//! left out of the report, the newest few are. Bytes that only joined work has touched are forgotten from
+//! time to time.
 
 use std::rc::Rc;
 
@@ -13,12 +14,16 @@ use crate::span_map::{Sliced, SpanMap};
 
 /// Ranges that are kept before those of joined work are looked for.
 const MIN_SWEEP: usize = 1 << 14;
+/// Ops that are kept of those that race with the last write.
+const KEPT_RACED: usize = 8;
 
 /// Who touched some bytes last.
 #[derive(Clone, Default)]
 struct LastOps {
     writer: Option<Rc<CheckedOp>>,
     readers: Vec<Rc<CheckedOp>>,
+    /// What neither comes before the last write nor behind it, and whether it writes.
+    raced: Vec<(Rc<CheckedOp>, bool)>,
 }
 
 impl Sliced for LastOps {
@@ -28,8 +33,12 @@ impl Sliced for LastOps {
 }
 
 impl LastOps {
-    fn all(&self) -> impl Iterator<Item = &Rc<CheckedOp>> {
-        self.writer.iter().chain(&self.readers)
+    /// Each op, and whether it writes. Races that are in the report are left out: their ops count as ordered.
+    fn all(&self) -> impl Iterator<Item = (&Rc<CheckedOp>, bool)> {
+        let writer = self.writer.iter().map(|op| (op, true));
+        let readers = self.readers.iter().map(|op| (op, false));
+        let raced = self.raced.iter().filter(|(op, _)| !op.is_raced.get());
+        writer.chain(readers).chain(raced.map(|(op, is_write)| (op, *is_write)))
     }
 
     /// A write: what comes before it need not be kept. One that comes before the last write, though it was
@@ -38,14 +47,20 @@ impl LastOps {
         if self.writer.as_ref().is_some_and(|writer| op.is_strictly_before(writer)) {
             return;
         }
-        self.writer = Some(op.clone());
-        self.readers.retain(|reader| op.is_strictly_before(reader));
+        let behind = self.readers.extract_if(.., |reader| op.is_strictly_before(reader)).collect();
+        let others = std::mem::replace(&mut self.readers, behind).into_iter().map(|reader| (reader, false));
+        let others = self.writer.replace(op.clone()).map(|writer| (writer, true)).into_iter().chain(others);
+        self.raced.extend(others);
+        self.raced.retain(|(other, _)| !other.is_raced.get() && !other.comes_before(op));
+        let too_many = self.raced.len().saturating_sub(KEPT_RACED);
+        self.raced.drain(..too_many);
     }
 
     /// Keeps what is not joined; false if that is nothing.
     fn keep_unjoined(&mut self) -> bool {
         self.writer.take_if(|op| op.is_joined());
         self.readers.retain(|op| !op.is_joined());
+        self.raced.retain(|(op, _)| !op.is_joined());
         self.all().next().is_some()
     }
 }
@@ -78,17 +93,15 @@ impl OpRaces {
                 end,
                 |_| LastOps::default(),
                 |from, to, last| {
-                    let unordered = last.all().enumerate().filter(|(index, other)| {
-                        let was_written = *index == 0 && last.writer.is_some();
-                        (is_write || was_written) && !other.is_ordered_with(op)
+                    let unordered = last.all().filter(|(other, was_written)| {
+                        (is_write || *was_written) && !other.is_ordered_with(op)
                     });
-                    for (index, earlier) in unordered {
-                        let was_written = index == 0 && last.writer.is_some();
+                    for (earlier, was_written) in unordered {
                         note(&mut races, earlier, (from, to), (was_written, is_write));
                     }
                     if is_write {
                         last.written_by(op);
-                    } else if !last.all().any(|other| Rc::ptr_eq(other, op)) {
+                    } else if !last.all().any(|(other, _)| Rc::ptr_eq(other, op)) {
                         last.readers.retain(|reader| !reader.comes_before(op));
                         last.readers.push(op.clone());
                     }
@@ -103,7 +116,7 @@ impl OpRaces {
     pub fn in_flight(&self, start: u64, end: u64) -> Vec<Rc<CheckedOp>> {
         let mut found: Vec<Rc<CheckedOp>> = Vec::new();
         for (_, _, last) in self.bytes.within(start, end) {
-            for op in last.all().filter(|op| !op.is_joined()) {
+            for (op, _) in last.all().filter(|(op, _)| !op.is_joined()) {
                 if !found.iter().any(|other| Rc::ptr_eq(other, op)) {
                     found.push(op.clone());
                 }

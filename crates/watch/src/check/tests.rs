@@ -293,6 +293,26 @@ fn a_race_that_is_left_out_orders_nothing() {
 }
 
 #[test]
+fn a_race_that_is_left_out_hides_no_other_of_its_bytes() {
+    for (is_left_out, expected) in [(false, 1), (true, 2)] {
+        let mut made = two_blocks();
+        let up = Piece { dst: 0xa000, src: 0x1000, len: 64 };
+        made.copy(7, 1, TO_DEVICE, up);
+        let second = made.copy(7, 2, TO_DEVICE, up);
+        let known = made.now;
+        // Behind the second copy, and not behind the first one.
+        made.submit(7, SubmittedOp { awaits: vec![Awaited::Point(second)], ..at(3) });
+        made.copy(7, 3, TO_HOST, Piece { dst: 0x2000, src: 0xa000, len: 64 });
+        let checker = Checker::new(CheckOptions::default());
+        let mut checker = checker.leaving_out(move |finding| is_left_out && finding.time <= known);
+        made.feed(&mut checker);
+        checker.finish(|_| ProcessEnd::Unknown);
+        let races = checker.findings().iter().filter(|finding| finding.id == FindingId::StreamRace);
+        assert_eq!(races.map(|race| race.count).sum::<u64>(), expected, "left out: {is_left_out}");
+    }
+}
+
+#[test]
 fn unwritten_bytes_that_are_left_out_are_told_of_again() {
     for (is_left_out, expected) in [(false, 1), (true, 2)] {
         let mut made = two_blocks();
