@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use ferry_tests::children::{self, Case};
 use ferry_tests::code::*;
@@ -107,6 +108,23 @@ fn everything() -> (Vec<i32>, bool) {
     (codes, back == data)
 }
 
+/// The standard descriptors that stay open. A thread of the library's, which serves what was exported, takes
+/// them for moments, so they count as closed when they have been for a while.
+fn kept_standard_descriptors() -> Vec<RawFd> {
+    let began = Instant::now();
+    let mut taken = began;
+    loop {
+        let open: Vec<RawFd> = (0..3).filter(|fd| is_open(*fd)).collect();
+        if !open.is_empty() {
+            taken = Instant::now();
+        }
+        if taken.elapsed() > Duration::from_millis(50) || began.elapsed() > Duration::from_secs(10) {
+            return open;
+        }
+        std::thread::yield_now();
+    }
+}
+
 fn standard_descriptors_closed() {
     let stop = AtomicBool::new(false);
     let (codes, same, printed, open) = without_standard_descriptors(|| {
@@ -124,7 +142,7 @@ fn standard_descriptors_closed() {
             let (codes, same) = everything();
             stop.store(true, Ordering::Relaxed);
             let printed = printer.join().unwrap_or(usize::MAX);
-            (codes, same, printed, (0..3).filter(|fd| is_open(*fd)).collect::<Vec<_>>())
+            (codes, same, printed, kept_standard_descriptors())
         })
     });
     assert!(codes.iter().all(|code| *code == 0) && same, "{codes:?}, the same bytes: {same}");

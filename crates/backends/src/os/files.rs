@@ -61,6 +61,8 @@ impl Kept {
 
     /// The descriptor, if it is still ours.
     pub fn get(&self) -> io::Result<BorrowedFd<'_>> {
+        // A file is opened to ask for the process.
+        let _plugs = self.id.process.map(|_| Plugs::new());
         if is_behind(self.fd, self.id) {
             // SAFETY: open, and the file behind it is ours. A program that closes it at this very moment is
             // told by the system.
@@ -83,7 +85,7 @@ impl ferry_core::OpenFile for Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let kept = &mut lock().guard;
+        let kept = &mut Plugs::new().kept.guard;
         if let Some(index) = kept.iter().position(|entry| *entry == (self.fd, self.id)) {
             kept.swap_remove(index);
         }
@@ -113,7 +115,9 @@ pub fn all_above(take: impl FnOnce() -> io::Result<Vec<OwnedFd>>) -> io::Result<
 
 /// While this lives, those of the standard descriptors that are closed are taken, by something that can
 /// neither be read nor written, as a closed one: what is opened meanwhile gets another number at once, and
-/// nothing that another thread prints lands in it.
+/// nothing that another thread prints lands in it. Whatever opens a file for a moment has to hold this, too,
+/// also one that cannot be written: a number that looks taken when this begins, and is free a moment later,
+/// is given to what is opened then.
 struct Plugs {
     plugs: [Option<(OwnedFd, (u64, u64))>; FIRST as usize],
     kept: Borrowed,
@@ -248,7 +252,7 @@ fn place(fd: RawFd) -> Option<(u64, u64)> {
 }
 
 /// The process that a descriptor stands for; `NotFound` if it stands for none, and other errors if that
-/// cannot be said.
+/// cannot be said. The caller holds `Plugs`.
 fn process_behind(fd: RawFd) -> io::Result<i32> {
     let mut info = String::new();
     File::open(format!("/proc/thread-self/fdinfo/{fd}"))?.read_to_string(&mut info)?;

@@ -4,6 +4,7 @@
 //! A lock tells that a process lives as long as its memory is there (`file_locks.rs`), and a driver may keep
 //! that memory longer, for a forked child. Where the process can be seen, the system tells more.
 
+use super::files::read_to_string;
 use std::{fs, io, os::unix::fs::MetadataExt};
 
 /// Bytes of an identity as it is stored.
@@ -78,7 +79,7 @@ impl ProcessStat {
 }
 
 fn stat(pid: u64) -> io::Result<ProcessStat> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let text = read_to_string(format!("/proc/{pid}/stat"))?;
     parse(&text).ok_or_else(|| io::Error::other("/proc has no such line"))
 }
 
