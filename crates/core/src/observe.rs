@@ -73,8 +73,8 @@ pub enum JoinKind {
     /// It runs a function of the library's own that submits the tasks of a graph, whose turn has come. It
     /// tells the program nothing.
     Launch,
-    /// It ends the work of the stream in place of waiting for it: what other streams were to do before that
-    /// may not have been done.
+    /// It is about to end the work of the stream in place of waiting for it: what other streams were to do
+    /// before that may not have been done. When the work has ended, it has waited for that.
     Abort,
     /// Another process has waited for it, and may have told this one.
     Elsewhere,
@@ -171,6 +171,11 @@ pub trait Observer: Send + Sync {
     /// This thread has learnt that the work up to `point` has passed.
     fn joined(&self, point: Point, how: JoinKind) {
         let _ = (point, how);
+    }
+    /// A function that a thread of the program's ran as the next op behind `point` has returned; that op has
+    /// not passed.
+    fn returned(&self, point: Point) {
+        let _ = point;
     }
     /// A capture begins with the work of a stream.
     fn capture_begun(&self, graph: u32, stream: u64) {

@@ -50,6 +50,14 @@ impl Runtime {
         }
     }
 
+    /// A function that the calling thread ran as the next op behind what `fence` stands for has returned:
+    /// observers are told before the stream goes on.
+    pub fn returned(&self, fence: &dyn Fence) {
+        if let (Some(observers), Some(point)) = (&self.observers, fence.point()) {
+            observers.tell(|observer| observer.returned(point));
+        }
+    }
+
     /// The backend.
     pub fn backend(&self) -> &dyn Backend {
         &*self.backend

@@ -389,7 +389,8 @@ impl Stream {
     pub fn abort(&self) {
         // Before anybody is woken: whoever waits learns that this stream has ended, and nothing of what its
         // ops waited for.
-        self.tell_joined(self.newest(), JoinKind::Abort);
+        let newest = self.newest();
+        self.tell_joined(newest, JoinKind::Abort);
         // What runs on other queues ends first, and this stream is told: otherwise it would pass the op that
         // waits for that work, and its waiters with it, while bytes still move.
         let passed = self.status().passed();
@@ -402,6 +403,7 @@ impl Stream {
         });
         self.state.nested().iter().for_each(|work| work.tell_ended());
         self.state.queue.abort();
+        self.tell_joined(newest, JoinKind::Wait);
         // What came in between was dropped here, and may run there.
         self.abort_nested(|ticket| self.status().is_dropped(ticket));
     }

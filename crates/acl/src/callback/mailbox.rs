@@ -74,6 +74,13 @@ impl CallbackPlace {
             runtime.joined(&*self.mark, JoinKind::Function);
         }
     }
+
+    /// The callback has returned; the stream does not go on yet.
+    pub(crate) fn tell_returned(&self, runtime: &Runtime) {
+        if self.blocks {
+            runtime.returned(&*self.mark);
+        }
+    }
 }
 
 /// A callback that has not run.

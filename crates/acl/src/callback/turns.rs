@@ -95,9 +95,13 @@ impl ReportTurns {
         }
     }
 
-    /// The turn of `frame` goes on: those above it were left, and what ran in it has returned. Says what to
+    /// The turn of `frame` goes on: those above it were left, and what ran in it has `returned`. Says what to
     /// run next, and where in its stream that is, unless it was waited for.
-    pub(crate) fn next(&self, frame: Frame) -> Option<(ReadyCallback, Option<CallbackPlace>)> {
+    pub(crate) fn next(
+        &self,
+        frame: Frame,
+        returned: impl Fn(CallbackPlace),
+    ) -> Option<(ReadyCallback, Option<CallbackPlace>)> {
         while let Some(turn) = self.change(|all| all.pop_if(|turn| turn.frame != frame)) {
             drop(turn);
         }
@@ -105,7 +109,9 @@ impl ReportTurns {
         if let Some(first) = first {
             return Some((first, None));
         }
-        drop(self.change(|all| all.last_mut()?.running.take()));
+        let running = self.change(|all| all.last_mut()?.running.take());
+        running.iter().for_each(|pending| returned(pending.place()));
+        drop(running);
         let next = self.another().map(|(next, place)| (next, Some(place)));
         if next.is_none() {
             drop(self.change(Vec::pop));

@@ -7,7 +7,11 @@
 use crate::{
     Result,
     arguments::{limit_ms, refuse},
-    callback::{Callback, ReadyCallback, mailbox, turns::Frame},
+    callback::{
+        Callback, ReadyCallback,
+        mailbox::{self, CallbackPlace},
+        turns::Frame,
+    },
     capture::{self, TaskKind},
     constants::*,
     error::fail,
@@ -97,7 +101,12 @@ fn next(frame: Frame) -> Option<ReadyCallback> {
 
 /// What is due without a wait: the thread learns that its stream has come there.
 fn next_here(here: &Here, frame: Frame) -> Option<ReadyCallback> {
-    let (ready, found) = here.turns.next(frame)?;
+    let returned = |place: CallbackPlace| {
+        if let Ok(engine) = engine() {
+            place.tell_returned(&engine.runtime);
+        }
+    };
+    let (ready, found) = here.turns.next(frame, returned)?;
     if let (Some(place), Ok(engine)) = (found, engine()) {
         place.tell_joined(&engine.runtime, JoinKind::Query);
     }

@@ -78,7 +78,10 @@ impl History {
     }
 
     fn take(&mut self, place: usize, thread: &mut ThreadState, fact: &Fact) {
-        if let Fact::Joined(joined) = fact {
+        // An abort is told before the work has ended, and then that the host has waited for it.
+        if let Fact::Joined(joined) = fact
+            && joined.how != Join::Abort
+        {
             self.joins.push((joined.point, joined.time));
         }
         let mut of_step = |what| {

@@ -376,8 +376,8 @@ impl Flights {
         self.functions.insert(thread, point);
     }
 
-    /// An op has passed that may be a host function. Says whether it was, as a number.
-    pub(super) fn function_passed(&mut self, point: Point) -> usize {
+    /// An op is over that may be a host function. Says whether it was, as a number.
+    pub(super) fn function_over(&mut self, point: Point) -> usize {
         let before = self.functions.len();
         self.functions.retain(|_, function| *function != point);
         before - self.functions.len()

@@ -438,6 +438,16 @@ impl EngineFlights {
         self.accesses.writer.is_here().then(|| self.accesses.flights())
     }
 
+    /// An op that may be a host function has passed or returned.
+    fn function_over(&self, op: Point) {
+        if self.functions.load(Ordering::Acquire) > 0
+            && let Some(mut flights) = self.flights()
+        {
+            let count = flights.function_over(self.streams.point(op));
+            self.functions.fetch_sub(count, Ordering::AcqRel);
+        }
+    }
+
     /// Has the new pages of a large op be in memory, without the lock, for which the monitor does not wait as
     /// long as that may take.
     fn populate_large(&self, what: Seen<'_>) {
@@ -526,12 +536,11 @@ impl Observer for EngineFlights {
     }
 
     fn passed(&self, op: Point, _: Fate, _: Option<DeviceTime>) {
-        if self.functions.load(Ordering::Acquire) > 0
-            && let Some(mut flights) = self.flights()
-        {
-            let count = flights.function_passed(self.streams.point(op));
-            self.functions.fetch_sub(count, Ordering::AcqRel);
-        }
+        self.function_over(op);
+    }
+
+    fn returned(&self, Point { stream, ticket }: Point) {
+        self.function_over(Point { stream, ticket: ticket + 1 });
     }
 
     fn joined(&self, point: Point, how: JoinKind) {

@@ -122,7 +122,7 @@ fn a_host_function_does_not_collide_with_what_comes_after_it() {
         flights.hit(&(USER + offset..USER + offset + 1), false, (thread, u64::MAX)).is_some()
     };
     assert_eq!([hit(0, 7), hit(8, 7), hit(8, 1)], [true, false, true]);
-    flights.function_passed(at(2));
+    flights.function_over(at(2));
     assert!(flights.hit(&(USER + 8..USER + 9), false, (7, u64::MAX)).is_some());
 }
 
