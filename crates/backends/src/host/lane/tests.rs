@@ -187,8 +187,6 @@ fn a_submitter_runs_no_watchers() {
         lane.push(|_| copy());
     }
     assert_ne!(told.recv(), Ok(thread::current().id()));
-    lane.fence_at(2).wait(None).expect("done");
-    assert_eq!((lane.push(|_| copy()), lane.status.passed()), (3, 3), "nobody watches");
 }
 
 /// A byte that a copy may just have written.
