@@ -149,6 +149,10 @@ pub trait Observer: Send + Sync {
     fn suspended(&self, op: Point) {
         let _ = op;
     }
+    /// The work of the op has failed; it passes later, with that fate.
+    fn failed(&self, op: Point, why: &Error) {
+        let _ = (op, why);
+    }
     /// The op has passed. `when` is what the device says; without it the op ends now, and has begun when that
     /// was told.
     fn passed(&self, op: Point, fate: Fate, when: Option<DeviceTime>) {

@@ -256,6 +256,7 @@ impl Status {
         if self.is_observed() {
             lock(&self.failures).push(ticket);
             self.has_failures.store(true, Ordering::Release);
+            self.tell(ticket, |observer, op| observer.failed(op, &error));
         }
         if let Some(listener) = self.listener.get() {
             survives(|| listener(ticket, &error));

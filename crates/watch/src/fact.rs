@@ -87,6 +87,16 @@ pub enum Fact {
         message: String,
     },
 
+    /// The work of an op has failed, with this message. [`Fact::Passed`] comes behind it.
+    WorkFailed {
+        /// When.
+        time: Nanos,
+        /// The op.
+        point: Point,
+        /// The message, which names the addresses that it is about.
+        message: String,
+    },
+
     /// A stream was made.
     StreamMade(StreamMade),
     /// A stream is gone; its work may go on.
@@ -330,6 +340,7 @@ impl Fact {
             | Fact::Lent { time, .. }
             | Fact::JoinedOutside { time }
             | Fact::Failure { time, .. }
+            | Fact::WorkFailed { time, .. }
             | Fact::Refused { time, .. }
             | Fact::Begun { time, .. }
             | Fact::Resolved { time, .. }

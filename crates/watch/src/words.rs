@@ -65,6 +65,7 @@ mod kind {
     pub const JOINED_OUTSIDE: u16 = 42;
     pub const PHYSICAL_NAMED: u16 = 43;
     pub const PHYSICAL_FREED: u16 = 44;
+    pub const WORK_FAILED: u16 = 45;
 }
 
 /// The first word of a fact: its kind, how many words it takes, and 32 bits of its own.

@@ -92,6 +92,7 @@ fn one_of_each() -> Vec<Fact> {
         Fact::Lent { time, base: 13, key: 14 },
         Fact::JoinedOutside { time },
         Fact::Failure { time, site, code: -15, message: "no".into() },
+        Fact::WorkFailed { time, point, message: "0x10 is no memory".into() },
         Fact::MorePieces { point, pieces: vec![piece; 3] },
         Fact::Refused { time, stream: 3, site, work: Work::Mark },
         Fact::Begun { time, point },

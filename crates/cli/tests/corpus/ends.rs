@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use crate::command::{ferry, output, text};
 use crate::run::{build, folder};
 
-/// Makes a copy that nobody joins, says so, and waits to be ended, or ends itself by the signal it is given.
+/// Makes a copy that nobody joins, says so, and waits to be ended, or ends itself: by the signal it is given,
+/// or as the program that it is given.
 const PROGRAM: &str = r#"
 #include <signal.h>
 #include <stdio.h>
@@ -25,6 +27,8 @@ int main(int argc, char **argv)
         return 1;
     puts("in flight");
     fflush(stdout);
+    if (argc > 1 && argv[1][0] == '/')
+        execv(argv[1], argv + 1);
     if (argc > 1)
         raise(atoi(argv[1]));
     for (;;)
@@ -32,11 +36,60 @@ int main(int argc, char **argv)
 }
 "#;
 
+/// The program under this name, since tests run beside each other.
+fn program(name: &str) -> PathBuf {
+    let source = folder().join(name).with_extension("c");
+    fs::write(&source, PROGRAM).expect("a file");
+    build(&source, &[]).expect("a program")
+}
+
+#[test]
+fn copies_are_lost_when_the_process_becomes_another_program() {
+    let program = program("becomes_another");
+    for options in [&["check", "--"][..], &["check", "--error-exitcode", "0", "--"]] {
+        let said = output(ferry(options).arg(&program).args(["/bin/sh", "-c", "exit 3"]));
+        let told = text(&said.stderr);
+        assert_eq!(said.status.code(), Some(if options.len() == 2 { 99 } else { 0 }), "{told}");
+        assert_eq!(told.matches("[FERRY-LOST]").count(), 1, "{told}");
+    }
+}
+
+#[test]
+fn the_exit_code_of_errors_may_be_another_also_behind_a_signal() {
+    let program = program("other_exit_code");
+    for how in ["/bin/true", "15"] {
+        let mut command = ferry(&["check", "--error-exitcode", "7", "--"]);
+        let said = output(command.arg(&program).arg(how));
+        assert_eq!(said.status.code(), Some(7), "{how}: {}", text(&said.stderr));
+    }
+}
+
+#[test]
+fn a_list_that_a_report_has_written_leaves_out_what_is_in_the_report() {
+    let (program, list) = (program("known_mistake"), folder().join("known_mistake.txt"));
+    let run = |option: &str| {
+        let mut command = ferry(&["check", option]);
+        let said = output(command.arg(&list).arg("--").arg(&program).arg("/bin/true"));
+        (said.status.code(), text(&said.stderr).contains("FERRY-LOST"))
+    };
+    assert_eq!(run("--write-suppressions"), (Some(99), true));
+    assert_eq!(run("--suppress"), (Some(0), false));
+}
+
+#[test]
+fn a_copy_may_be_made_to_fail_under_the_checker() {
+    let program = program("fails_on_request");
+    let mut command = ferry(&["check", "--fault", "copy#1=507013", "--fault", "alloc#1=207001", "--"]);
+    let said = output(command.arg(&program));
+    assert_eq!(said.status.code(), Some(1), "an allocation of it fails: {}", text(&said.stderr));
+    let mut command = ferry(&["check", "--fault", "copy#2=507013", "--"]);
+    let said = output(command.arg(&program).arg("/bin/true"));
+    assert_eq!(said.status.code(), Some(99), "it makes one copy: {}", text(&said.stderr));
+}
+
 #[test]
 fn copies_are_lost_by_a_signal_unless_it_was_sent_to_the_command() {
-    let source = folder().join("ends.c");
-    fs::write(&source, PROGRAM).expect("a file");
-    let program = build(&source, &[]).expect("a program");
+    let program = program("ends");
     for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGABRT, libc::SIGSEGV] {
         let mut command = ferry(&["check", "--"]);
         let said = output(command.arg(&program).arg(signal.to_string()));

@@ -269,6 +269,11 @@ impl Observer for EngineWatcher {
         self.writer.suspended(self.point(op));
     }
 
+    fn failed(&self, op: Point, why: &Error) {
+        let message = why.to_string();
+        self.writer.write(&Fact::WorkFailed { time: ticks(), point: self.point(op), message });
+    }
+
     fn passed(&self, op: Point, fate: Fate, when: Option<DeviceTime>) {
         let outcome = match fate {
             Fate::Done => Outcome::Done,

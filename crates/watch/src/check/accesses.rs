@@ -13,6 +13,22 @@ pub struct ByteAccess {
     pub is_write: bool,
 }
 
+/// What is known of the addresses that an op reads when it runs.
+#[derive(Clone, Debug)]
+pub enum Resolution {
+    /// It copied these pieces: several where memory is mapped so, none if it is no late-bound copy.
+    Copied(Vec<Piece>),
+    /// It was dropped before it read them, and has copied nothing.
+    Dropped,
+    /// They were never told.
+    Unknown,
+}
+
+impl Resolution {
+    /// All is known of an op that is no late-bound copy.
+    pub const NOT_LATE: Resolution = Resolution::Copied(Vec::new());
+}
+
 /// The pieces that an op copies; `resolved` is what a late-bound copy turned out to be.
 pub fn pieces(work: &Work, resolved: Vec<Piece>) -> Vec<Piece> {
     match work {

@@ -11,6 +11,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use super::accesses::Resolution;
 use crate::fact::{
     Awaited, CallSite, Fact, FactSource, Join, Nanos, Outcome, Passed, Piece, Point, SubmittedOp, Work,
 };
@@ -29,9 +30,8 @@ pub struct Arrival {
     pub source: FactSource,
     /// The fact.
     pub fact: Fact,
-    /// What it copies, if its addresses were read when it ran; several pieces where memory is mapped so.
-    /// `None` if its turn came before that was told.
-    pub resolved: Option<Vec<Piece>>,
+    /// What it copies, if its addresses were read when it ran.
+    pub resolved: Resolution,
     /// Whether its tasks are still to come.
     is_launch: bool,
 }
@@ -70,7 +70,7 @@ impl CallOrders {
         }
         self.count += 1;
         let (place, fact) = ((self.count, 0), fact.clone());
-        group.add(Arrival { place, source, fact, resolved: Some(Vec::new()), is_launch });
+        group.add(Arrival { place, source, fact, resolved: Resolution::NOT_LATE, is_launch });
         false
     }
 
@@ -239,10 +239,15 @@ impl CallOrder {
     fn completed(&mut self, mut arrival: Arrival) -> Arrival {
         let process = arrival.source.process;
         if let Fact::Submitted(op) = &arrival.fact {
-            let is_done = self.passed.remove(&(process, op.point)).unwrap_or_default();
-            let is_told = is_done || self.is_resolved(process, op);
+            let is_resolved = self.is_resolved(process, op);
+            let was_done = self.passed.remove(&(process, op.point));
             let pieces = self.resolved.remove(&(process, op.point)).unwrap_or_default();
-            arrival.resolved = is_told.then_some(pieces);
+            arrival.resolved = match was_done {
+                _ if is_resolved || !pieces.is_empty() => Resolution::Copied(pieces),
+                Some(true) => Resolution::Copied(pieces),
+                Some(false) => Resolution::Dropped,
+                None => Resolution::Unknown,
+            };
             let bound = |awaited: &Awaited| match awaited {
                 // Without a point it is over where that was told: something unseen has ended it.
                 Awaited::Later(promise) => self.binding((process, *promise), &arrival).flatten(),

@@ -29,21 +29,23 @@ mod raw;
 mod recent;
 mod shared;
 mod tasks;
+mod uses;
 mod written;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::blocks::BlockMap;
-use crate::fact::{CallSite, Fact, FactReader, FactSource, Piece, Work};
+use crate::fact::{CallSite, Fact, FactReader, FactSource, Work};
 use crate::symbols::{CodePlace, Symbols};
+use accesses::Resolution;
 use call_order::CallOrders;
 pub use finding::{CheckFinding, FindingId, FindingSeverity, FoundWork, StackFrame, TimelineSpot};
 use names::CheckNames;
 pub use names::CheckOptions;
 use process::ProcessCheck;
 pub use process::ProcessEnd;
-use raw::{RawFinding, RawNote, RawPlace};
+use raw::{Mended, RawFinding, RawNote, RawPlace};
 use shared::SharedRaces;
 
 /// Takes the facts of a program and of all that it starts, and says what is wrong.
@@ -95,7 +97,7 @@ impl FactReader for Checker {
         process.has_ended |= matches!(fact, Fact::Ended { .. });
         let is_launch = self.is_launch(source, fact);
         if self.calls.add(source, fact, is_launch) {
-            return self.judge(source, fact, Some(Vec::new()));
+            return self.judge(source, fact, Resolution::NOT_LATE);
         }
         while let Some(next) = self.calls.next(source.process) {
             self.judge(next.source, &next.fact, next.resolved);
@@ -191,7 +193,7 @@ impl Checker {
     }
 
     /// Looks at a fact whose turn has come.
-    fn judge(&mut self, source: FactSource, fact: &Fact, resolved: Option<Vec<Piece>>) {
+    fn judge(&mut self, source: FactSource, fact: &Fact, resolved: Resolution) {
         self.judge_by(source.process, |process, names, found| {
             process.take(names, (source, fact), resolved, found);
         });
@@ -217,8 +219,17 @@ impl Checker {
         for access in std::mem::take(&mut process.shared) {
             found.extend(self.shared.add(&names, number, access));
         }
+        let mut mended = Vec::new();
         for raw in found {
+            if raw.mended.is_by(&mended) {
+                continue;
+            }
             let is_left_out = self.add(number, &raw);
+            if let Mended::Order(earlier, later) = &raw.mended
+                && !is_left_out
+            {
+                mended.push((earlier.clone(), later.clone()));
+            }
             if let Some(process) = self.processes.get_mut(&number) {
                 process.told(&raw, is_left_out);
             }

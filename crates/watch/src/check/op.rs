@@ -115,7 +115,12 @@ impl CheckedOp {
             || self.joined_by.get().is_some_and(|join| join <= later.view.join)
     }
 
-    /// The same, and not the other way round: an op is not strictly before itself.
+    /// Whether this op has passed wherever `later` counts as passed, also if that is aborted.
+    pub fn is_covered_by(&self, later: &CheckedOp) -> bool {
+        self.comes_before(later) && (self.point.stream == later.point.stream || self.is_joined())
+    }
+
+    /// The same as [`comes_before`](Self::comes_before), and not the other way round: an op is not strictly before itself.
     pub fn is_strictly_before(&self, later: &CheckedOp) -> bool {
         self.comes_before(later) && !later.comes_before(self)
     }

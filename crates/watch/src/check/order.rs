@@ -12,9 +12,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
+use super::accesses::Resolution;
 use super::frontiers::{HostView, JoinedTickets};
 use super::joins::forget_waiting;
-use crate::fact::{Awaited, Nanos, Piece, Point, SubmittedOp};
+use crate::fact::{Awaited, Nanos, Point, SubmittedOp};
 
 /// Stands in clocks for other processes: what they submitted until this time, in nanoseconds, comes before.
 pub const OUTSIDE: u32 = u32::MAX;
@@ -37,15 +38,14 @@ pub struct OrderedOp {
     pub clock: Rc<StreamClock>,
     /// What the host knew before it.
     pub view: HostView,
-    /// What it copies, if its addresses were read when it ran; several pieces where memory is mapped so.
-    /// `None` if that was never told.
-    pub resolved: Option<Vec<Piece>>,
+    /// What it copies, if its addresses were read when it ran.
+    pub resolved: Resolution,
 }
 
 struct PendingOp {
     op: SubmittedOp,
     view: HostView,
-    resolved: Option<Vec<Piece>>,
+    resolved: Resolution,
 }
 
 /// What comes before the ops of a stream from a ticket on.
@@ -153,7 +153,7 @@ impl OpOrder {
 
     /// An op was submitted, which copies `resolved` if its addresses were read when it ran. `ready` is given
     /// what can come out now.
-    pub fn submit(&mut self, op: SubmittedOp, resolved: Option<Vec<Piece>>, ready: &mut Vec<OrderedOp>) {
+    pub fn submit(&mut self, op: SubmittedOp, resolved: Resolution, ready: &mut Vec<OrderedOp>) {
         let (stream, view) = (op.point.stream, self.view());
         for awaited in &op.awaits {
             if let Awaited::Later(promise) = awaited {
@@ -468,7 +468,7 @@ mod tests {
         let (mut order, mut ready) = (OpOrder::default(), vec![]);
         let submit = |order: &mut OpOrder, at, awaits, ready: &mut Vec<OrderedOp>| {
             let op = SubmittedOp { point: point(at), awaits, ..Default::default() };
-            order.submit(op, Some(vec![]), ready);
+            order.submit(op, Resolution::NOT_LATE, ready);
         };
         for step in steps {
             match *step {
@@ -602,7 +602,7 @@ mod tests {
             [((1, 1), vec![]), ((2, 1), vec![Awaited::Point(point((1, 1)))]), ((2, 2), vec![])]
         {
             let op = SubmittedOp { point: point(at), awaits, ..Default::default() };
-            order.submit(op, Some(vec![]), &mut ready);
+            order.submit(op, Resolution::NOT_LATE, &mut ready);
         }
         assert_eq!(order.join(point((2, 1))), (1, vec![point((2, 1)), point((1, 1))]));
         assert_eq!(order.join(point((2, 2))), (2, vec![point((2, 2))]), "the rest was joined before");
@@ -614,7 +614,7 @@ mod tests {
         let (mut order, mut ready) = (OpOrder::default(), vec![]);
         for (at, awaits) in [((1, 1), vec![]), ((2, 1), vec![Awaited::Point(point((1, 1)))])] {
             let op = SubmittedOp { point: point(at), awaits, ..Default::default() };
-            order.submit(op, Some(vec![]), &mut ready);
+            order.submit(op, Resolution::NOT_LATE, &mut ready);
         }
         assert_eq!(order.abort(point((2, 1))), (1, vec![point((2, 1))]));
         assert_eq!(order.join(point((2, 1))), (2, vec![]), "then or later");
@@ -626,10 +626,10 @@ mod tests {
         let (mut order, mut ready) = (OpOrder::default(), vec![]);
         for ticket in 1..=10_000 {
             let first = SubmittedOp { point: point((1, ticket)), ..Default::default() };
-            order.submit(first, Some(vec![]), &mut ready);
+            order.submit(first, Resolution::NOT_LATE, &mut ready);
             let awaits = vec![Awaited::Point(point((1, ticket)))];
             let second = SubmittedOp { point: point((2, ticket)), awaits, ..Default::default() };
-            order.submit(second, Some(vec![]), &mut ready);
+            order.submit(second, Resolution::NOT_LATE, &mut ready);
             order.join(point((2, ticket)));
             ready.clear();
         }

@@ -4,14 +4,15 @@
 //! find becomes a [`RawFinding`], with call sites in place of names.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use super::accesses::{self, ByteAccess};
+use super::accesses::{self, ByteAccess, Resolution};
 use super::captures::{self, Captures};
 use super::finding::{FindingId, FindingSeverity};
 use super::frees::{FreedMemory, LateFrees};
-use super::memory::{ForgottenBlock, OwnedMemory};
+use super::memory::OwnedMemory;
 use super::messages::{self, RaceSide};
 use super::names::CheckNames;
 use super::op::{CheckedOp, OpKind};
@@ -21,10 +22,11 @@ use super::raw::{Mended, RawFinding, RawNote, RawPlace, RawWork};
 use super::recent::RecentOps;
 use super::shared::SharedAccess;
 use super::tasks::{CapturedTasks, CapturingCall};
+use super::uses::{FailedCall, FreedUses};
 use super::written::WrittenBytes;
 use crate::fact::{
-    self as host, CallSite, Fact, FactSource, HostAccess, Nanos, Origin, Outcome, Passed, Piece, Point,
-    StreamPurpose, SubmittedOp, TouchedBytes, Work,
+    self as host, CallSite, Fact, FactSource, HostAccess, Nanos, Origin, Piece, Point, StreamPurpose,
+    SubmittedOp, TouchedBytes, Work,
 };
 
 /// Ops of one stream that are kept although nobody joined them.
@@ -34,10 +36,8 @@ const INVALID_PARAMETER: i32 = 107_000;
 
 /// Accesses that are kept until their ops are told.
 const KEPT_EARLY: usize = 1 << 12;
-/// Refused calls whose addresses are kept.
-const KEPT_REFUSED: usize = 1 << 8;
-/// Failed work that no synchronisation has told of.
-const KEPT_FAILED_CALLS: usize = 1 << 10;
+/// Failures that are kept until their ops are told.
+const KEPT_FAILURES: usize = 1 << 8;
 /// Ops that only another process has waited for, and that are kept.
 const KEPT_ELSEWHERE: usize = 1 << 12;
 
@@ -47,6 +47,13 @@ struct OpCall {
     site: CallSite,
     /// Whether the op is a copy that reads its addresses when it runs.
     is_late_bound: bool,
+}
+
+/// The work of an op has failed.
+struct FailedWork {
+    time: Nanos,
+    point: Point,
+    message: String,
 }
 
 /// Memory that processes share, in the engine's addresses.
@@ -91,12 +98,9 @@ pub struct ProcessCheck {
     recent: RecentOps<Rc<CheckedOp>>,
     /// The calls that submitted ops last.
     recent_calls: RecentOps<OpCall>,
-    /// Calls whose ops have failed, and of which no synchronisation has told yet.
-    failed_calls: VecDeque<OpCall>,
-    /// Ops that have failed, and whose submission was not told yet.
-    early_failures: Vec<Point>,
-    /// Calls that were refused, and the addresses that they were about.
-    refused: Vec<(Nanos, CallSite, u64)>,
+    /// Failures of ops whose submission was not told yet.
+    early_failures: Vec<FailedWork>,
+    freed_uses: FreedUses,
     /// Memory that is shared with other processes.
     lent: Vec<LentRange>,
     /// What was done with it since somebody asked.
@@ -120,7 +124,7 @@ impl ProcessCheck {
             self.captured.len(),
             self.early_accesses.len() + self.early_touches.len(),
             self.recent.len() + self.recent_calls.len(),
-            self.failed_calls.len() + self.early_failures.len() + self.refused.len(),
+            self.freed_uses.len() + self.early_failures.len(),
             self.lent.len() + self.shared.len(),
             self.late_frees.len() + self.joined_elsewhere.len(),
         ];
@@ -128,13 +132,13 @@ impl ProcessCheck {
         noted.iter().chain(&parts).sum()
     }
 
-    /// One fact more, in the order of calls; `resolved` is what a late-bound copy copies. What is wrong goes
+    /// One fact more, in the order of calls; `resolved` is what a late-bound copy has copied. What is wrong goes
     /// to `found`. What a join is for comes behind these findings, by [`joined`](Self::joined).
     pub fn take(
         &mut self,
         names: &CheckNames,
         (source, fact): (FactSource, &Fact),
-        resolved: Option<Vec<Piece>>,
+        resolved: Resolution,
         found: &mut Vec<RawFinding>,
     ) {
         // It has survived that, by a handler of its own.
@@ -146,15 +150,16 @@ impl ProcessCheck {
                 let is_late_bound = matches!(op.work, Work::Through { .. }) && op.task.is_none();
                 self.recent_calls.insert(op.point, OpCall { site: op.site, is_late_bound });
                 // A thread of the library may have told of its end before.
-                if self.early_failures.extract_if(.., |point| *point == op.point).count() > 0 {
-                    self.work_failed(op.point);
-                }
+                let early = self.early_failures.extract_if(.., |failed| failed.point == op.point);
+                early
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .for_each(|failed| self.work_failed(names, failed, found));
                 self.order.submit(op.clone(), resolved, &mut ready);
             }
             Fact::Bound { promise, point, .. } => self.order.bind(*promise, *point, &mut ready),
             Fact::Passed(passed) => {
                 self.order.pass(passed.point, &mut ready);
-                self.passed(passed);
             }
             Fact::Joined(joined) => self.order.reach(joined.point, &mut ready),
             _ => self.take_other(names, source, fact, found),
@@ -177,6 +182,7 @@ impl ProcessCheck {
                 self.order.mend(earlier.point, &earlier.clock, later.point.stream);
                 [earlier, later].iter().for_each(|op| op.is_raced.set(true));
             }
+            Mended::Process(earlier) if !is_left_out => earlier.is_raced.set(true),
             Mended::Bytes(unwritten) if is_left_out => self.written.forget(unwritten),
             _ => {}
         }
@@ -226,6 +232,10 @@ impl ProcessCheck {
             Fact::Failure { time, site, code, message } => {
                 self.failed(names, source, (*time, *site, *code), message, found);
             }
+            Fact::WorkFailed { time, point, message } => {
+                let failed = FailedWork { time: *time, point: *point, message: message.clone() };
+                self.work_failed(names, failed, found);
+            }
             Fact::CaptureBegun { site, graph, .. } => self.captures.begin(*graph, source.thread, *site),
             Fact::Call(_) => self.captures.returned(source.thread),
             Fact::CaptureEnded { graph, is_graph, .. } => {
@@ -267,7 +277,8 @@ impl ProcessCheck {
         if end == ProcessEnd::Unknown || is_explained {
             return;
         }
-        for ops in self.in_flight.values() {
+        let streams: BTreeMap<_, _> = self.in_flight.iter().collect();
+        for ops in streams.values() {
             let is_lost = |op: &&Rc<CheckedOp>| {
                 is_loss(names, op) && !(end == ProcessEnd::Killed && op.has_finding.get())
             };
@@ -291,12 +302,16 @@ impl ProcessCheck {
         let OrderedOp { op, clock, view, resolved } = ordered;
         let SubmittedOp { point, time, site, work, task, .. } = op;
         let Some(kind) = OpKind::of(&work) else { return };
-        if resolved.is_none() {
-            // Whatever it is going to write.
-            self.written.give_up();
-        }
-        let is_told = resolved.is_some();
-        let pieces = accesses::pieces(&work, resolved.unwrap_or_default());
+        let (is_told, resolved) = match resolved {
+            Resolution::Copied(pieces) => (true, pieces),
+            Resolution::Dropped => (false, Vec::new()),
+            Resolution::Unknown => {
+                // Whatever it is going to write.
+                self.written.give_up();
+                (false, Vec::new())
+            }
+        };
+        let pieces = accesses::pieces(&work, resolved);
         let bytes = Some(work.bytes()).filter(|bytes| *bytes > 0);
         let bytes = bytes.or(is_told.then(|| pieces.iter().map(|piece| piece.len).sum()));
         let is_joined = self.order.joined().has(point);
@@ -331,7 +346,9 @@ impl ProcessCheck {
         // Waits for values are looked after by a thread of the library, which reads what others write: that
         // is what they are for.
         let is_by_library = names.is_by_library(op.site) && op.task.is_none();
-        let races = if is_by_library { Vec::new() } else { self.races.add(&op, &all) };
+        let mut races = if is_by_library { Vec::new() } else { self.races.add(&op, &all) };
+        // The newest first: what waits for that comes behind what it follows as well.
+        races.sort_by_key(|race| Reverse(race.earlier.time));
         races.iter().for_each(|race| self.raced(names, race, &op, found));
         self.share(&op, &all);
         if !is_joined {
@@ -494,14 +511,8 @@ impl ProcessCheck {
         found: &mut Vec<RawFinding>,
     ) {
         let Some(owned) = self.memory.free(base, site) else { return };
-        let is_during = |refused: &&mut (Nanos, CallSite, u64)| {
-            refused.2 == base && (site.begin..=time).contains(&refused.0)
-        };
-        for (time, site, address) in self.refused.extract_if(.., |one| is_during(&one)) {
-            if let Some(freed) = self.memory.freed_at(address) {
-                found.push(messages::after_free(names, (time, site), address, freed));
-            }
-        }
+        let memory = base..base.saturating_add(owned.block.len);
+        found.extend(self.freed_uses.freed((names, &self.memory), &memory, &(site.begin..=time)));
         let (at, len) = (owned.block.at, owned.block.len);
         self.lent.retain(|lent| lent.start != at);
         if owned.block.origin == Origin::Allocated {
@@ -522,24 +533,15 @@ impl ProcessCheck {
         self.late_frees.add(freed, self.order.is_all_known());
     }
 
-    /// Remembers the call of work that failed.
-    fn passed(&mut self, passed: &Passed) {
-        if passed.outcome == Outcome::Failed {
-            self.work_failed(passed.point);
-        }
-    }
-
-    fn work_failed(&mut self, point: Point) {
-        match self.recent_calls.get(point) {
-            Some(call) => self.failed_calls.push_back(*call),
-            None => self.early_failures.push(point),
-        }
-        if self.failed_calls.len() > KEPT_FAILED_CALLS {
-            self.failed_calls.pop_front();
-        }
-        if self.early_failures.len() > KEPT_FAILED_CALLS {
-            self.early_failures.remove(0);
-        }
+    fn work_failed(&mut self, names: &CheckNames, failed: FailedWork, found: &mut Vec<RawFinding>) {
+        let Some(OpCall { site, is_late_bound }) = self.recent_calls.get(failed.point).copied() else {
+            self.early_failures.push(failed);
+            let too_many = self.early_failures.len().saturating_sub(KEPT_FAILURES);
+            self.early_failures.drain(..too_many);
+            return;
+        };
+        let call = FailedCall { time: failed.time, site, is_late_bound };
+        found.extend(self.freed_uses.work_failed((names, &self.memory), call, failed.message));
     }
 
     /// A call ends the work of a stream in place of waiting for it: what nobody had joined is lost.
@@ -580,29 +582,9 @@ impl ProcessCheck {
             raw.remedy = captures::remedy(code);
             return found.push(raw);
         }
-        // Failed work is told of by the call that waits for it; what used the memory is the one that
-        // submitted.
-        let is_unregistering = names.unregisters(site);
-        let work = if names.tells_of_work(site) { self.failed_calls.pop_front() } else { None };
-        let is_late_bound = work.is_some_and(|work| work.is_late_bound);
-        let site = work.map_or(site, |work| work.site);
-        // Memory that is not registered any more is still the program's, which may use it.
-        let is_gone =
-            |freed: &&ForgottenBlock| freed.owned.block.origin != Origin::Registered || is_unregistering;
-        let freed = |address| Some((address, self.memory.freed_at(address).filter(is_gone)?));
-        let freed = addresses(message).find_map(freed);
-        match freed {
-            _ if code != INVALID_PARAMETER => {}
-            // The work is older than the free: nobody had waited for it then.
-            Some((_, freed)) if is_late_bound && site.begin < freed.freed.begin => {
-                found.push(messages::freed_in_flight(site, freed));
-            }
-            Some((address, freed)) => found.push(messages::after_free(names, (time, site), address, freed)),
-            // Another thread may be freeing it at this moment, and tell of that later.
-            None => self.refused.extend(addresses(message).map(|address| (time, site, address))),
-        }
-        if self.refused.len() > KEPT_REFUSED {
-            self.refused.drain(..KEPT_REFUSED / 2);
+        if code == INVALID_PARAMETER {
+            let call = FailedCall { time, site, is_late_bound: false };
+            found.extend(self.freed_uses.call_failed((names, &self.memory), call, message));
         }
     }
 
@@ -636,12 +618,4 @@ impl ProcessCheck {
 /// Whether something is lost with the op that nobody was told of, and that the program has asked for.
 fn is_loss(names: &CheckNames, op: &CheckedOp) -> bool {
     !op.is_reported.get() && !op.is_raced.get() && op.bytes != Some(0) && !names.is_by_library(op.site)
-}
-
-/// The addresses that a message names.
-fn addresses(message: &str) -> impl Iterator<Item = u64> {
-    message.split("0x").skip(1).filter_map(|rest| {
-        let end = rest.find(|digit: char| !digit.is_ascii_hexdigit()).unwrap_or(rest.len());
-        u64::from_str_radix(&rest[..end], 16).ok()
-    })
 }

@@ -1,10 +1,11 @@
 //! Ops that touch the same bytes although nothing orders them.
 //!
 //! For each byte that copies touch it is kept which op wrote it last, and which ops have read it since
-//! then. A new op races with those of them that do not come before it. What comes before the last write comes
-//! before everything that comes after it, so no more needs to be kept; of what does not, because that race is
-//! left out of the report, the newest few are. Bytes that only joined work has touched are forgotten from
-//! time to time.
+//! then. A new op races with those of them that do not come before it. What the last write covers, because it
+//! is of its stream or joined, comes before everything that comes after it, so no more needs to be kept. Of
+//! the rest the newest few are: what that write has waited for in other streams, since an abort of its stream
+//! ends the wait and not that work, and what races with it, if that is left out of the report. Bytes that
+//! only joined work has touched are forgotten from time to time.
 
 use std::rc::Rc;
 
@@ -14,7 +15,7 @@ use crate::span_map::{Sliced, SpanMap};
 
 /// Ranges that are kept before those of joined work are looked for.
 const MIN_SWEEP: usize = 1 << 14;
-/// Ops that are kept of those that race with the last write.
+/// Ops that are kept of those that the last write does not cover.
 const KEPT_RACED: usize = 8;
 
 /// Who touched some bytes last.
@@ -22,7 +23,7 @@ const KEPT_RACED: usize = 8;
 struct LastOps {
     writer: Option<Rc<CheckedOp>>,
     readers: Vec<Rc<CheckedOp>>,
-    /// What neither comes before the last write nor behind it, and whether it writes.
+    /// What an order behind the last write does not cover, and whether it writes.
     raced: Vec<(Rc<CheckedOp>, bool)>,
 }
 
@@ -41,7 +42,7 @@ impl LastOps {
         writer.chain(readers).chain(raced.map(|(op, is_write)| (op, *is_write)))
     }
 
-    /// A write: what comes before it need not be kept. One that comes before the last write, though it was
+    /// A write: what it covers need not be kept. One that comes before the last write, though it was
     /// launched later, need not be kept itself.
     fn written_by(&mut self, op: &Rc<CheckedOp>) {
         if self.writer.as_ref().is_some_and(|writer| op.is_strictly_before(writer)) {
@@ -51,7 +52,7 @@ impl LastOps {
         let others = std::mem::replace(&mut self.readers, behind).into_iter().map(|reader| (reader, false));
         let others = self.writer.replace(op.clone()).map(|writer| (writer, true)).into_iter().chain(others);
         self.raced.extend(others);
-        self.raced.retain(|(other, _)| !other.is_raced.get() && !other.comes_before(op));
+        self.raced.retain(|(other, _)| !other.is_raced.get() && !other.is_covered_by(op));
         let too_many = self.raced.len().saturating_sub(KEPT_RACED);
         self.raced.drain(..too_many);
     }
@@ -102,7 +103,7 @@ impl OpRaces {
                     if is_write {
                         last.written_by(op);
                     } else if !last.all().any(|(other, _)| Rc::ptr_eq(other, op)) {
-                        last.readers.retain(|reader| !reader.comes_before(op));
+                        last.readers.retain(|reader| !reader.is_covered_by(op));
                         last.readers.push(op.clone());
                     }
                 },

@@ -99,8 +99,18 @@ pub enum Mended {
     Nothing,
     /// The second op is not ordered behind the first.
     Order(Rc<CheckedOp>, Rc<CheckedOp>),
+    /// An op is not ordered before one of another process.
+    Process(Rc<CheckedOp>),
     /// Nobody has written these bytes.
     Bytes(Vec<(u64, u64)>),
+}
+
+impl Mended {
+    /// Whether the wait that one of these races lacks would order the ops of this one, too.
+    pub fn is_by(&self, races: &[(Rc<CheckedOp>, Rc<CheckedOp>)]) -> bool {
+        let Mended::Order(earlier, later) = self else { return false };
+        races.iter().any(|(other, behind)| Rc::ptr_eq(behind, later) && earlier.comes_before(other))
+    }
 }
 
 impl RawFinding {

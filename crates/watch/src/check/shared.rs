@@ -11,7 +11,7 @@ use super::messages::{self, RaceSide};
 use super::names::CheckNames;
 use super::op::CheckedOp;
 use super::order::OUTSIDE;
-use super::raw::RawFinding;
+use super::raw::{Mended, RawFinding};
 use super::tasks::CapturingCall;
 
 /// Accesses to one shared memory that are kept.
@@ -71,11 +71,11 @@ impl SharedRaces {
             let (from, to) = (earlier.range.0.max(access.range.0), earlier.range.1.min(access.range.1));
             let base = access.at - access.range.0;
             let bytes = (base + from, base + to);
-            let raw = match *other == process {
+            let mut raw = match *other == process {
                 true => messages::stream_race(names, &earlier.side(), &access.side(), bytes),
                 false => messages::process_race(names, (*other, &earlier.side()), &access.side(), bytes),
             };
-            earlier.op.is_raced.set(true);
+            raw.mended = Mended::Process(earlier.op.clone());
             raw
         });
         all.push((process, access));

@@ -1,5 +1,7 @@
 use super::*;
-use crate::fact::{Awaited, Block, HostAccess, Join, Joined, Line, Origin, Piece, Point, SubmittedOp};
+use crate::fact::{
+    Awaited, Block, HostAccess, Join, Joined, Line, Origin, Outcome, Passed, Piece, Point, SubmittedOp,
+};
 use crate::testing::{MadeFacts, TO_DEVICE, TO_HOST};
 
 /// A process that writes, at this line, the source of a copy in flight.
@@ -445,25 +447,140 @@ fn what_an_aborted_stream_waited_for_is_in_flight() {
     }
 }
 
+/// The work of `point` has failed, since the memory at `address` is gone.
+fn work_failed(made: &MadeFacts, point: Point, address: u64) -> Fact {
+    Fact::WorkFailed { time: made.now, point, message: format!("{address:#x} is no memory") }
+}
+
 #[test]
-fn work_that_fails_is_found_whenever_its_submission_is_told() {
+fn work_that_fails_is_found_whenever_it_and_its_submission_are_told() {
     let mut made = two_blocks();
     let point = made.submit(7, SubmittedOp { work: THROUGH, ..at(1) });
     let submission = made.facts.pop().expect("told");
     let earliest = made.facts.len();
-    let failed = crate::fact::Passed { point, outcome: crate::fact::Outcome::Failed, ..Default::default() };
-    made.push(99, Fact::Passed(failed));
     free(&mut made, 0x1000);
-    for place in earliest..=made.facts.len() {
-        let mut made = made.clone();
-        made.facts.insert(place, submission.clone());
-        let (time, site) = (made.wait(100).now, made.site("aclrtSynchronizeStream"));
-        let (code, message) = (107_000, "0x1008 is no memory".into());
-        made.push(7, Fact::Failure { time, site, code, message });
+    let failure = (WORKER, work_failed(&made, point, 0x1008));
+    made.synchronize(7, point, made.now);
+    for told_at in earliest..=made.facts.len() {
+        for failed_at in earliest..=made.facts.len() {
+            let mut made = made.clone();
+            let is_first = failed_at <= told_at;
+            made.facts.insert(told_at, submission.clone());
+            made.facts.insert(failed_at + usize::from(!is_first), failure.clone());
+            let mut checker = Checker::new(CheckOptions::default());
+            made.feed(&mut checker);
+            checker.finish(|_| ProcessEnd::Unknown);
+            assert_eq!(found(&checker), [(FindingId::Free, None, 1)], "at {told_at} and {failed_at}");
+        }
+    }
+}
+
+#[test]
+fn each_use_of_freed_memory_is_told_with_its_own_call_and_not_with_the_call_that_waits() {
+    let mut made = two_blocks();
+    for base in [0x1000, 0x2000] {
+        free(&mut made, base);
+    }
+    for (stream, address, caller) in [(1, 0x1008, 0x40_1000), (1, 0x2008, 0x40_2000), (2, 0x1010, 0x40_3000)]
+    {
+        let site = CallSite { caller, ..made.site("aclrtMemcpyAsync") };
+        let point = made.submit(7, SubmittedOp { work: THROUGH, site, ..at(stream) });
+        // Twice, as of an execution of a graph and its task.
+        for _ in 0..2 {
+            made.push(99, work_failed(&made, point, address));
+        }
+    }
+    // The second stream first, whose wait runs out of time, then the first one's. Its second failure nobody
+    // is told of.
+    for (name, code, message) in [
+        ("aclrtSynchronizeStream", 107_020, "timed out"),
+        ("aclrtMemcpyAsync", 107_000, "the stream: 0x1010 is no memory"),
+        ("aclrtSynchronizeStream", 107_000, "0x1008 is no memory"),
+    ] {
+        let (time, site) = (made.wait(100).now, made.site(name));
+        made.push(7, Fact::Failure { time, site, code, message: message.into() });
+    }
+    let mut checker = Checker::new(CheckOptions::default());
+    made.feed(&mut checker);
+    checker.finish(|_| ProcessEnd::Unknown);
+    let caller = |finding: &CheckFinding| finding.spot.call.map(|call| call.caller);
+    let told = checker.findings().iter().map(|finding| (finding.id, caller(finding), finding.count));
+    let expected = [0x40_1000, 0x40_2000, 0x40_3000].map(|it| (FindingId::UseAfterFree, Some(it), 1));
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn what_came_before_aborted_work_is_kept_behind_that() {
+    use FindingId::{Free, StreamRace};
+    let piece = Piece { dst: 0xa000, src: 0x1000, len: 64 };
+    for (is_read, is_freed, expected) in
+        [(true, true, Free), (false, true, Free), (true, false, StreamRace), (false, false, StreamRace)]
+    {
+        let mut made = two_blocks();
+        // A read and a write of the first block, or two reads, in streams that are in order.
+        let first = made.copy(7, 1, TO_DEVICE, piece);
+        let other = if is_read { piece } else { Piece { dst: 0x1000, src: 0xb000, len: 64 } };
+        let work = Work::Linear { route: TO_DEVICE, piece: other };
+        let awaits = vec![Awaited::Point(first)];
+        let point = made.submit(7, SubmittedOp { work, awaits, ..at(2) });
+        let site = made.site("aclrtSynchronizeStream");
+        made.push(7, Fact::Joined(Joined { time: made.now, point, site, how: Join::Abort }));
+        if is_freed {
+            free(&mut made, 0x1000);
+        } else {
+            made.copy(7, 3, TO_DEVICE, Piece { dst: 0x1000, src: 0xc000, len: 64 });
+        }
         let mut checker = Checker::new(CheckOptions::default());
         made.feed(&mut checker);
         checker.finish(|_| ProcessEnd::Unknown);
-        assert_eq!(found(&checker), [(FindingId::Free, None, 1)], "{place} facts before");
+        // What the abort drops is lost.
+        let mut ids: Vec<FindingId> = checker.findings().iter().map(|finding| finding.id).collect();
+        ids.retain(|id| *id != FindingId::Lost);
+        assert_eq!(ids, [expected], "{is_read} {is_freed}");
+    }
+}
+
+#[test]
+fn a_late_bound_copy_that_was_dropped_has_written_nothing() {
+    for (outcome, expected) in [(Outcome::Dropped, 1), (Outcome::Done, 1)] {
+        let mut made = two_blocks();
+        let device = Some(0);
+        let (len, origin) = (0x1000, Origin::Allocated);
+        made.block(Block { base: 0x5000, at: 0x9000, len, padding: 0, device, origin });
+        let late = made.submit(7, SubmittedOp { work: THROUGH, ..at(1) });
+        if outcome == Outcome::Done {
+            let piece = Piece { dst: 0x9800, src: 0x9900, len: 64 };
+            made.push(99, Fact::Resolved { time: made.now, point: late, piece });
+        }
+        made.push(99, Fact::Passed(Passed { point: late, outcome, ..Passed::default() }));
+        made.copy(7, 1, TO_HOST, Piece { dst: 0x1000, src: 0x9000, len: 64 });
+        let mut checker = Checker::new(CheckOptions::default());
+        made.feed(&mut checker);
+        checker.finish(|_| ProcessEnd::Unknown);
+        let unwritten = checker.findings().iter().filter(|it| it.id == FindingId::Uninitialised);
+        assert_eq!(unwritten.count(), expected, "{outcome:?}");
+    }
+}
+
+#[test]
+fn one_missing_wait_is_one_finding_however_many_ops_it_would_have_ordered() {
+    for (left_out, expected) in [(None, 1), (Some(64..128), 2)] {
+        let mut made = two_blocks();
+        for part in [0, 64] {
+            made.copy(7, 1, TO_DEVICE, Piece { dst: 0xa000 + part, src: 0x1000 + part, len: 64 });
+        }
+        made.copy(7, 2, TO_HOST, Piece { dst: 0x2000, src: 0xa000, len: 128 });
+        let bytes = |finding: &CheckFinding| {
+            let (start, len) = finding.bytes.expect("a race is about bytes");
+            start - 0xa000..start - 0xa000 + len
+        };
+        let mut checker = Checker::new(CheckOptions::default())
+            .leaving_out(move |finding| left_out.as_ref().is_some_and(|range| *range == bytes(finding)));
+        made.feed(&mut checker);
+        checker.finish(|_| ProcessEnd::Unknown);
+        // Of the newest. The other one has the same calls, and is counted there.
+        let told: Vec<_> = checker.findings().iter().map(|it| (bytes(it), it.count)).collect();
+        assert_eq!(told, [(64..128, expected)]);
     }
 }
 

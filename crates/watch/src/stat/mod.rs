@@ -280,7 +280,7 @@ impl Statistics {
         if let Some(advisor) = &mut self.advisor {
             advisor.joined(source.process);
         }
-        if matches!(joined.how, Join::Wait | Join::Abort) {
+        if joined.how == Join::Wait {
             // Without a name it is no call of a C library: then whatever waits synchronises.
             let is_sync = self.function(source, &joined.site).is_none_or(is_synchronise);
             self.advance(source, &joined.site, joined.time, is_sync, None);

@@ -143,6 +143,9 @@ impl Unread<'_> {
                 let (time, site, code) = (self.time()?, self.site()?, self.next()? as u32 as i32);
                 Fact::Failure { time, site, code, message: self.text()? }
             }
+            kind::WORK_FAILED => {
+                Fact::WorkFailed { time: self.time()?, point: self.point()?, message: self.text()? }
+            }
             kind::JOINED_OUTSIDE => Fact::JoinedOutside { time: self.time()? },
             kind::LENT => Fact::Lent { time: self.time()?, base: self.next()?, key: self.next()? },
             kind::LOST => Fact::Lost { count: self.next()? },

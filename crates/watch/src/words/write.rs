@@ -195,6 +195,12 @@ fn write_other(fact: &Fact, to: &mut impl WordSink) -> u16 {
             text(message, to);
             kind::FAILURE
         }
+        Fact::WorkFailed { time, point: op, message } => {
+            to.put(*time);
+            point(op, to);
+            text(message, to);
+            kind::WORK_FAILED
+        }
         Fact::JoinedOutside { time } => {
             to.put(*time);
             kind::JOINED_OUTSIDE
