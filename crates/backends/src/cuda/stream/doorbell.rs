@@ -10,6 +10,7 @@ use ferry_core::{
     sync::{Mutex, lock},
 };
 use std::{
+    collections::VecDeque,
     hint, mem,
     sync::{
         OnceLock,
@@ -29,6 +30,10 @@ const SIZE: usize = END + 64;
 const GROUP_LEN: usize = 32 * SIZE;
 /// After this time the driver is asked: the kernel may have failed, and then the words are never written.
 const DRIVER_AFTER: Duration = Duration::from_millis(2);
+/// Numbers that a stream may have been given and not written yet. A full stream makes its callers wait in the
+/// driver, and a thread that waits again and again for a while only, behind work that stands, adds one each
+/// time.
+const UNWRITTEN_MAX: usize = 128;
 /// Polls between two readings of the clock.
 const SPINS_PER_CLOCK: u32 = 1000;
 
@@ -75,9 +80,9 @@ pub struct Doorbell {
     at: OnceLock<usize>,
     /// The end of the last thing in the stream, if that is something which rings.
     last: Mutex<Option<Completion>>,
-    /// The newest number that the stream itself writes. Locked while one is put into the stream: numbers only
-    /// grow in its order.
-    newest: Mutex<u64>,
+    /// The numbers that the stream itself writes, from the newest back to the oldest that it may not have
+    /// written. Locked while one is put into the stream: numbers only grow in its order.
+    unwritten: Mutex<VecDeque<u64>>,
 }
 
 /// A place in a stream: what a kernel, or the stream itself, writes when it gets there, and what a thread can
@@ -100,7 +105,7 @@ impl Doorbell {
     }
 
     /// Has the stream itself write a number when it has done what is in it now; `write` is given the place
-    /// and the number, and puts that into the stream. `None` if it cannot.
+    /// and the number, and puts that into the stream. `None` if it cannot, or has too many to write as it is.
     pub fn ring(
         &self,
         pool: &Doorbells,
@@ -117,11 +122,18 @@ impl Doorbell {
         pool: &Doorbells,
         write: impl FnOnce(usize, u64) -> Result<()>,
     ) -> Option<Completion> {
-        let mut newest = lock(&self.newest);
+        let mut unwritten = lock(&self.unwritten);
+        let end = |number| Completion { at, number, blocks: 1 };
+        while unwritten.back().is_some_and(|oldest| end(*oldest).is_done()) {
+            unwritten.pop_back();
+        }
+        if unwritten.len() >= UNWRITTEN_MAX {
+            return None;
+        }
         let number = pool.count.fetch_add(1, Ordering::Relaxed) + 1;
         write(at, number).ok()?;
-        *newest = number;
-        Some(Completion { at, number, blocks: 1 })
+        unwritten.push_front(number);
+        Some(end(number))
     }
 
     /// Where the words are, made here or by another thread meanwhile.
@@ -147,7 +159,8 @@ impl Doorbell {
     pub fn leave(&mut self, doorbells: &Doorbells, is_idle: bool) {
         let Some(at) = self.at.take() else { return };
         // A number comes behind the work, and somebody else may have seen that to be done.
-        let end = Completion { at: at + END, number: *lock(&self.newest), blocks: 1 };
+        let newest = lock(&self.unwritten).front().copied().unwrap_or_default();
+        let end = Completion { at: at + END, number: newest, blocks: 1 };
         let mut made = lock(&doorbells.made);
         match is_idle && end.is_done() {
             true => made.spare.push(at),
@@ -256,6 +269,23 @@ mod tests {
         write(&second, 0, second.number);
         assert!(first.is_done() && second.is_done() && !ring().is_done());
         assert_eq!((kernel.word(BLOCKS_MAX as u32 - 1), END % 64), (0, 0), "no word of a kernel");
+    }
+
+    #[test]
+    fn a_stream_that_stands_is_given_no_numbers_without_end() {
+        let (doorbells, doorbell, mut put) = (Doorbells::default(), Doorbell::default(), 0);
+        let words = doorbells.take(memory).expect("memory");
+        let mut ring = || {
+            doorbell.ring_at(words + END, &doorbells, |_, _| {
+                put += 1;
+                Ok(())
+            })
+        };
+        let rung: Vec<Completion> = (0..10 * UNWRITTEN_MAX).map_while(|_| ring()).collect();
+        assert_eq!((rung.len(), ring()), (UNWRITTEN_MAX, None));
+        write(&rung[1], 0, rung[1].number);
+        assert_eq!([ring().is_some(), ring().is_some(), ring().is_some()], [true, true, false]);
+        assert_eq!(put, UNWRITTEN_MAX + 2);
     }
 
     #[test]

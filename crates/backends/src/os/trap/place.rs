@@ -199,7 +199,8 @@ pub fn waiting(thread: i32) -> Waiting {
     }
 }
 
-/// Reads a file about a thread, without allocating.
+/// Reads a file about a thread, without allocating, unless the process is in a PID namespace of its own: then
+/// its number in /proc is looked for first.
 fn read<'a>(thread: i32, name: &str, to: &'a mut [u8]) -> Option<&'a str> {
     let mut path = PathText { bytes: [0; 48], len: 0 };
     let thread = numbers::in_proc(thread)?;
