@@ -408,6 +408,27 @@ mod tests {
     }
 
     #[test]
+    fn observers_hear_of_each_failure_when_it_happens() {
+        #[derive(Default)]
+        struct Failures(Mutex<Vec<String>>);
+        impl Observer for Failures {
+            fn failed(&self, op: Point, why: &Error) {
+                lock(&self.0).push(format!("{} of stream {}: {why}", op.ticket, op.stream));
+            }
+            fn passed(&self, op: Point, fate: Fate, _: Option<DeviceTime>) {
+                lock(&self.0).push(format!("{}: {fate:?}", op.ticket));
+            }
+        }
+        let failures = Arc::new(Failures::default());
+        let status = Status::new(7, Observers::new(vec![failures.clone()]));
+        status.fail(Kind::BadDescriptor.because("first"));
+        status.fail_at(3, Kind::BadAddress.because("second"));
+        status.pass(3);
+        let told = ["1 of stream 7: first", "3 of stream 7: second", "1: Failed", "2: Done", "3: Failed"];
+        assert_eq!(*lock(&failures.0), told);
+    }
+
+    #[test]
     fn an_abort_is_told_to_all_who_waited_or_else_once() {
         let status = Status::new(0, None);
         let kind = |error: Option<Error>| error.map(|error| error.kind);

@@ -120,7 +120,8 @@ impl CheckedOp {
         self.comes_before(later) && (self.point.stream == later.point.stream || self.is_joined())
     }
 
-    /// The same as [`comes_before`](Self::comes_before), and not the other way round: an op is not strictly before itself.
+    /// The same as [`comes_before`](Self::comes_before), and not the other way round: an op is not strictly
+    /// before itself.
     pub fn is_strictly_before(&self, later: &CheckedOp) -> bool {
         self.comes_before(later) && !later.comes_before(self)
     }

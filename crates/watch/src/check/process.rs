@@ -132,8 +132,8 @@ impl ProcessCheck {
         noted.iter().chain(&parts).sum()
     }
 
-    /// One fact more, in the order of calls; `resolved` is what a late-bound copy has copied. What is wrong goes
-    /// to `found`. What a join is for comes behind these findings, by [`joined`](Self::joined).
+    /// One fact more, in the order of calls; `resolved` is what a late-bound copy has copied. What is wrong
+    /// goes to `found`. What a join is for comes behind these findings, by [`joined`](Self::joined).
     pub fn take(
         &mut self,
         names: &CheckNames,

@@ -382,8 +382,8 @@ impl<W: Write> Recorder<W> {
                 let point = point.map(|point| self.point(process, point));
                 self.put(&Record::Bound { process: process as u32, promise: *promise, point });
             }
-            // A replay runs functions of its own behind the work before them, and ends no work before its time:
-            // it waits, which is told behind the abort.
+            // A replay runs functions of its own behind the work before them, and ends no work before its
+            // time: it waits, which is told behind the abort.
             Fact::Joined(Joined { how: Join::Function | Join::Abort, .. }) => {}
             Fact::Joined(Joined { time, point, site, how }) => {
                 let (head, point) = (self.head(source, site, *time), self.point(process, *point));
