@@ -1,5 +1,6 @@
 /* CHECK: FERRY-HOST-WRITE: a thread serves its own stream. As soon as the callback behind the first upload
  * has run, it fills the buffer of the second one, which the stream only comes to now. */
+/* NEEDS: userfaultfd */
 #include "kit.h"
 
 enum { LEN = 4096 };
