@@ -228,7 +228,7 @@ impl Mailbox {
         // When the callback has run, nothing but the work before it is known to have passed. The op right
         // behind the mark is what observers take for the callback.
         let mark = match blocks {
-            true => stream.mark_and_wait(|_| gate.insert(Gate::new()).clone())?,
+            true => stream.mark_and_wait(|mark| gate.insert(Gate::behind(mark.point())).clone())?,
             false => stream.mark()?,
         };
         if let Some(gate) = &gate {
