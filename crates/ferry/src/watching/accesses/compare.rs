@@ -56,7 +56,7 @@ impl CompareWatch {
     pub(super) fn pages(&self) -> Vec<(Range<usize>, usize)> {
         let since = Instant::now();
         // Not for ever: a signal handler that forks may have interrupted the holder of the lock.
-        while self.writer.is_here() && since.elapsed() < super::PATIENCE {
+        while self.writer.is_here() && since.elapsed() < super::patience::PATIENCE {
             match self.memory.try_lock() {
                 Ok(memory) => return memory.pages(page_size()).collect(),
                 Err(TryLockError::Poisoned(memory)) => {
