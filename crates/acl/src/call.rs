@@ -11,7 +11,7 @@ use crate::{
     functions::ApiFunction,
     log::{self, Level, Module},
     messages,
-    rules::{learnt_elsewhere, stream},
+    rules::{learnt_elsewhere, report as callbacks, stream},
     state::{Here, if_here, with_here},
     watched,
 };
@@ -85,7 +85,7 @@ fn guarded(function: &ApiFunction, body: impl FnOnce(&Here) -> Result<()>) -> i3
         with_here(|here| {
             here.count_call();
             here.function.set(function.name);
-            here.turns.end_those_left();
+            here.turns.end_those_left(callbacks::returned);
             function.allowed()?;
             body(here)
         })

@@ -18,6 +18,7 @@ use std::{
 /// Done when it was opened, or when the fence that it was bound to is done, whichever came first.
 pub struct Gate {
     number: u64,
+    behind: Option<Point>,
     state: Mutex<State>,
     moved: Condvar,
 }
@@ -39,11 +40,23 @@ impl Default for State {
 impl Gate {
     /// A gate that is shut.
     pub fn new() -> Arc<Gate> {
+        Gate::behind(None)
+    }
+
+    /// As [`new`](Self::new), where it is known already that it is opened behind this point, and that this is
+    /// all that it stands for.
+    pub fn behind(point: Option<Point>) -> Arc<Gate> {
         // Numbers and nothing else, so runtimes may share it. An address would be used again, and observers
         // are not told when a gate that was opened is gone.
         static GATES: AtomicU64 = AtomicU64::new(1);
         let number = GATES.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Gate { number, state: Mutex::default(), moved: Condvar::default() })
+        Arc::new(Gate { number, behind: point, state: Mutex::default(), moved: Condvar::default() })
+    }
+
+    /// What it stands for, if that was known when it was made. Unlike its [`point`](Fence::point) this is
+    /// never decided later.
+    pub fn stands_for(&self) -> Option<Point> {
+        self.behind
     }
 
     /// What observers know it by; no two gates of a process have the same.

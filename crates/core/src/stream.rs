@@ -330,7 +330,20 @@ impl Stream {
 
     /// A fence that remembers when it was reached.
     pub fn mark(&self) -> Result<Arc<dyn Mark>> {
+        self.put_mark(&mut lock(&self.state.submitted))
+    }
+
+    /// A mark, and a wait for the fence that `make` gives for it. Nothing that other threads submit comes
+    /// between: the wait has the next ticket.
+    pub fn mark_and_wait(&self, make: impl FnOnce(&dyn Mark) -> Arc<dyn Fence>) -> Result<Arc<dyn Mark>> {
         let mut last = lock(&self.state.submitted);
+        let mark = self.put_mark(&mut last)?;
+        // SAFETY: the op has no addresses.
+        unsafe { self.hand_over(&mut last, Op::Wait(make(&*mark)))? };
+        Ok(mark)
+    }
+
+    fn put_mark(&self, last: &mut Submitted) -> Result<Arc<dyn Mark>> {
         if let Some(recorder) = &last.recorder {
             return Err(recorder.refusal());
         }

@@ -10,7 +10,7 @@ mod plans;
 mod registered;
 
 use ferry_core::{
-    Access, Backend, Block, BlockWatch, DeviceId, DeviceMemory, DeviceTime, Fate, Fence, Halt, Home,
+    Access, Backend, Block, BlockWatch, DeviceId, DeviceMemory, DeviceTime, Fate, Fence, Gate, Halt, Home,
     JoinKind, Kind, Mark, Misfit, Observer, Op, Origin, Plan, Point, Queue, QueueOptions, Request, Result,
     Route, Rows, Runs, Runtime, Seen, Segment, SegmentSink, Status, Stream, Ticket,
 };
@@ -281,6 +281,24 @@ fn observers_see_allocations_and_ops_in_the_order_of_their_tickets() {
         "stream 0 is gone".into(),
     ];
     assert_eq!(*log.lock().unwrap(), want);
+}
+
+#[test]
+fn nothing_comes_between_a_mark_and_the_wait_that_belongs_to_it() {
+    let (runtime, log) = paper();
+    let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| (0..2000).for_each(|_| assert!(stream.call(|| ()).is_ok())));
+        while !others.is_finished() {
+            stream.mark_and_wait(|_| Gate::new()).expect("queued");
+        }
+    });
+    stream.mark_and_wait(|_| Gate::new()).expect("queued");
+    let log = log.lock().unwrap().join("\n");
+    let made: Vec<&str> = log.lines().filter(|line| line.starts_with("made")).collect();
+    let of = |index: usize, name: &str| made.get(index).is_some_and(|line| line.ends_with(name));
+    let marks = (0..made.len()).filter(|index| of(*index, "Mark"));
+    assert!(marks.clone().count() > 0 && marks.clone().all(|mark| of(mark + 1, "Wait")));
 }
 
 #[test]

@@ -224,11 +224,14 @@ impl Mailbox {
         if !queues.subscribed.contains(&handle) {
             return Err(no_thread(handle));
         }
-        let mark = stream.mark()?;
-        let gate = blocks.then(Gate::new);
+        let mut gate = None;
+        // When the callback has run, nothing but the work before it is known to have passed. The op right
+        // behind the mark is what observers take for the callback.
+        let mark = match blocks {
+            true => stream.mark_and_wait(|mark| gate.insert(Gate::behind(mark.point())).clone())?,
+            false => stream.mark()?,
+        };
         if let Some(gate) = &gate {
-            stream.wait_for(gate.clone())?;
-            // When the callback has run, nothing but the work before it is known to have passed.
             stream.tell_bound(gate, mark.point());
         }
         let pending = PendingCallback { mark: mark.clone(), callback: Some(callback), gate };

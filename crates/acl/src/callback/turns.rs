@@ -78,33 +78,37 @@ impl ReportTurns {
     }
 
     /// Ends the turns whose callbacks have left by longjmp: the call that is made now is not one of theirs.
+    /// `returned` is told what ran.
     #[inline(always)]
-    pub fn end_those_left(&self) {
+    pub(crate) fn end_those_left(&self, returned: impl Fn(CallbackPlace)) {
         if self.count.get() > 0 {
-            self.end_left();
+            self.end_left(&returned);
         }
     }
 
     #[cold]
-    fn end_left(&self) {
+    fn end_left(&self, returned: &dyn Fn(CallbackPlace)) {
         let local = black_box(0_u8);
         let frame = Frame::of(&local);
-        let is_left = |turn: &mut ReportTurn| turn.frame.is_left_by(frame);
-        while let Some(turn) = self.change(|all| all.pop_if(is_left)) {
+        self.end_while(|turn| turn.frame.is_left_by(frame), returned);
+    }
+
+    /// Ends the newest turns as long as `is_left` says so.
+    fn end_while(&self, is_left: impl Fn(&ReportTurn) -> bool, returned: &dyn Fn(CallbackPlace)) {
+        while let Some(turn) = self.change(|all| all.pop_if(|turn| is_left(turn))) {
+            turn.running.iter().for_each(|pending| returned(pending.place()));
             drop(turn); // without the borrow: opens a gate
         }
     }
 
-    /// The turn of `frame` goes on: those above it were left, and what ran in it has `returned`. Says what to
-    /// run next, and where in its stream that is, unless it was waited for.
+    /// The turn of `frame` goes on: those above it were left, and what ran in them and in it has `returned`.
+    /// Says what to run next, and where in its stream that is, unless it was waited for.
     pub(crate) fn next(
         &self,
         frame: Frame,
         returned: impl Fn(CallbackPlace),
     ) -> Option<(ReadyCallback, Option<CallbackPlace>)> {
-        while let Some(turn) = self.change(|all| all.pop_if(|turn| turn.frame != frame)) {
-            drop(turn);
-        }
+        self.end_while(|turn| turn.frame != frame, &returned);
         let first = self.change(|all| all.last_mut()?.ready.take());
         if let Some(first) = first {
             return Some((first, None));

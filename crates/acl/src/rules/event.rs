@@ -249,9 +249,9 @@ fn wait_within_limit(
     if seconds == 0 {
         return stream.wait_for(what);
     }
-    let gate = Gate::new();
+    let gate = Gate::behind(what.point());
     let ticket = block_within(stream, gate.clone(), (handle, seconds), Box::new(|| true))?;
-    if let Some(point) = what.point() {
+    if let Some(point) = gate.stands_for() {
         stream.tell_bound(&gate, Some(point));
     }
     what.when_done(Box::new(move || gate.open()));

@@ -99,13 +99,15 @@ fn next(frame: Frame) -> Option<ReadyCallback> {
     next.ok()?.ok()?
 }
 
+/// The thread does not run this callback any more.
+pub(crate) fn returned(place: CallbackPlace) {
+    if let Ok(engine) = engine() {
+        place.tell_returned(&engine.runtime);
+    }
+}
+
 /// What is due without a wait: the thread learns that its stream has come there.
 fn next_here(here: &Here, frame: Frame) -> Option<ReadyCallback> {
-    let returned = |place: CallbackPlace| {
-        if let Ok(engine) = engine() {
-            place.tell_returned(&engine.runtime);
-        }
-    };
     let (ready, found) = here.turns.next(frame, returned)?;
     if let (Some(place), Ok(engine)) = (found, engine()) {
         place.tell_joined(&engine.runtime, JoinKind::Query);

@@ -19,7 +19,7 @@ const KEPT_OWED: usize = 1 << 14;
 pub struct Joins {
     frontiers: Frontiers,
     /// What ops that are not joined await, by their stream and in the order of their tickets.
-    edges: HashMap<u32, VecDeque<(u64, Awaited)>>,
+    edges: HashMap<u32, VecDeque<WaitEdge>>,
     /// The ops that await a promise which is not bound yet.
     waiting: HashMap<u64, Vec<Point>>,
     /// Promises that are not bound yet, and that a joined op awaits. Some never are: what opens them is not
@@ -29,6 +29,15 @@ pub struct Joins {
     newest: HashMap<u32, u64>,
     /// Streams that are gone and not joined.
     gone: Vec<u32>,
+}
+
+/// The op `ticket` of a stream awaits something.
+#[derive(Clone, Copy, Debug)]
+struct WaitEdge {
+    ticket: u64,
+    awaited: Awaited,
+    /// It was not known what that is when the op was submitted.
+    was_open: bool,
 }
 
 impl Joins {
@@ -46,15 +55,17 @@ impl Joins {
             if let Awaited::Later(promise) = awaited {
                 self.waiting.entry(promise).or_default().push(point);
             }
-            self.edges.entry(point.stream).or_default().push_back((point.ticket, awaited));
+            let was_open = !matches!(awaited, Awaited::Point(_));
+            let edge = WaitEdge { ticket: point.ticket, awaited, was_open };
+            self.edges.entry(point.stream).or_default().push_back(edge);
         }
     }
 
     /// The op that was submitted last in its stream was refused, and the next one has its ticket.
     pub fn refused(&mut self, point: Point) {
         let Some(edges) = self.edges.get_mut(&point.stream) else { return };
-        let first = edges.partition_point(|(ticket, _)| *ticket < point.ticket);
-        for (_, awaited) in edges.drain(first..) {
+        let first = edges.partition_point(|edge| edge.ticket < point.ticket);
+        for WaitEdge { awaited, .. } in edges.drain(first..) {
             forget_waiting(&mut self.waiting, awaited, point);
         }
     }
@@ -80,10 +91,12 @@ impl Joins {
     pub fn bound(&mut self, promise: u64, point: Option<Point>) {
         for op in self.waiting.remove(&promise).unwrap_or_default() {
             let Some(edges) = self.edges.get_mut(&op.stream) else { continue };
-            let first = edges.partition_point(|(ticket, _)| *ticket < op.ticket);
-            let of_op = edges.range_mut(first..).take_while(|(ticket, _)| *ticket == op.ticket);
+            let first = edges.partition_point(|edge| edge.ticket < op.ticket);
+            let of_op = edges.range_mut(first..).take_while(|edge| edge.ticket == op.ticket);
             let decided = point.map_or(Awaited::Outside, Awaited::Point);
-            of_op.filter(|edge| edge.1 == Awaited::Later(promise)).for_each(|edge| edge.1 = decided);
+            of_op
+                .filter(|edge| edge.awaited == Awaited::Later(promise))
+                .for_each(|edge| edge.awaited = decided);
         }
         if self.owed.remove(&promise)
             && let Some(point) = point
@@ -113,8 +126,9 @@ impl Joins {
         self.frontiers.has(point)
     }
 
-    /// Whether `op`, which is not joined, passes after `point`: behind it in its stream, or by waits.
-    /// Promises that are not bound yet order nothing.
+    /// Whether `op`, which is not joined, may pass after `point`: behind it in its stream, or by waits. What
+    /// awaits a promise, or something unseen, may come after everything. It also may once the promise is
+    /// bound, which happens when work runs: the answer must not depend on when it is asked for.
     pub fn is_after(&self, op: Point, point: Point) -> bool {
         let (mut ahead, mut seen) = (vec![op], HashMap::new());
         while let Some(op) = ahead.pop() {
@@ -127,12 +141,13 @@ impl Joins {
                 continue;
             }
             let edges = self.edges.get(&op.stream).into_iter().flatten();
-            let edges = edges.skip_while(|(ticket, _)| *ticket <= looked);
-            // Awaiting the point itself is to come after it.
-            for (_, awaited) in edges.take_while(|(ticket, _)| *ticket <= op.ticket) {
-                match awaited {
-                    Awaited::Point(other) if *other == point => return true,
-                    Awaited::Point(other) => ahead.push(*other),
+            let edges = edges.skip_while(|edge| edge.ticket <= looked);
+            for edge in edges.take_while(|edge| edge.ticket <= op.ticket) {
+                match edge.awaited {
+                    _ if edge.was_open => return true,
+                    // Awaiting the point itself is to come after it.
+                    Awaited::Point(other) if other == point => return true,
+                    Awaited::Point(other) => ahead.push(other),
                     Awaited::Later(_) | Awaited::Outside => {}
                 }
             }
@@ -169,8 +184,8 @@ impl Joins {
     /// Takes the edges of the ops up to `point` of its stream, which are to be followed.
     fn release(&mut self, point: Point, ahead: &mut Vec<Awaited>) {
         let Some(edges) = self.edges.get_mut(&point.stream) else { return };
-        let count = edges.partition_point(|(ticket, _)| *ticket <= point.ticket);
-        for (ticket, awaited) in edges.drain(..count) {
+        let count = edges.partition_point(|edge| edge.ticket <= point.ticket);
+        for WaitEdge { ticket, awaited, .. } in edges.drain(..count) {
             forget_waiting(&mut self.waiting, awaited, Point { ticket, ..point });
             ahead.push(awaited);
         }
@@ -310,6 +325,20 @@ mod tests {
             (at(5, 1), at(1, 5), false),
         ] {
             assert_eq!(joins.is_after(op, point), want, "{op:?} after {point:?}");
+        }
+    }
+
+    #[test]
+    fn an_op_behind_a_promise_may_come_after_everything_whether_or_not_that_is_bound() {
+        for awaited in [Awaited::Later(7), Awaited::Outside] {
+            for bound in [None, Some(Some(at(1, 1))), Some(Some(at(1, 9))), Some(None)] {
+                let mut joins = Joins::default();
+                joins.submitted(at(2, 2), &[awaited]);
+                joins.submitted(at(3, 1), &[after(2, 2)]);
+                bound.iter().for_each(|point| joins.bound(7, *point));
+                let is_after = [at(2, 1), at(2, 3), at(3, 1)].map(|op| joins.is_after(op, at(1, 5)));
+                assert_eq!(is_after, [false, true, true], "{awaited:?} bound: {bound:?}");
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     compared::{ComparedMemory, Touch},
-    ends::{StreamNumbers, ends, is_function},
+    ends::{StreamNumbers, ends, is_function, is_wait_for_gate},
 };
 use ferry_backends::{
     host::ViewWatch,
@@ -12,7 +12,7 @@ use ferry_core::{Block, DeviceTime, Error, Fate, Home, JoinKind, Observer, Origi
 use ferry_watch::{
     Fact,
     clock::ticks,
-    fact::{self, Awaited, TouchedBytes},
+    fact::{self, TouchedBytes},
     site,
     writer::FactWriter,
 };
@@ -56,7 +56,7 @@ impl CompareWatch {
     pub(super) fn pages(&self) -> Vec<(Range<usize>, usize)> {
         let since = Instant::now();
         // Not for ever: a signal handler that forks may have interrupted the holder of the lock.
-        while self.writer.is_here() && since.elapsed() < super::PATIENCE {
+        while self.writer.is_here() && since.elapsed() < super::patience::PATIENCE {
             match self.memory.try_lock() {
                 Ok(memory) => return memory.pages(page_size()).collect(),
                 Err(TryLockError::Poisoned(memory)) => {
@@ -140,8 +140,8 @@ impl Observer for EngineComparison {
         ends(what, &mut |at, len, is_written| all.push((at, len, is_written)));
         if let Some(mut memory) = self.watch.memory() {
             memory.submitted(point, &awaits);
-            // What is still to come may be the end of a callback, which is a function of the program's.
-            if is_function(what) || awaits.iter().any(|awaited| matches!(awaited, Awaited::Later(_))) {
+            // A callback is a function of the program's as well.
+            if is_function(what) || is_wait_for_gate(what) {
                 memory.function(point);
             }
             memory.add(point, &all, false);

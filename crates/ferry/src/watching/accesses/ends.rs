@@ -22,22 +22,16 @@ impl StreamNumbers {
     /// What passes before an op, besides the op before it in its stream.
     pub(super) fn awaits(self, what: Seen<'_>) -> Vec<Awaited> {
         let mut all = OVER.try_with(|over| over.borrow().clone()).unwrap_or_default();
-        let mut op = if let Seen::Op(op) = what { Some(op) } else { None };
-        while let Some(now) = op {
-            let (fences, inner): (&[Arc<dyn Fence>], _) = match now {
-                Op::Wait(fence) => (std::slice::from_ref(fence), None),
-                Op::After(after) => (&after.0, Some(&after.1)),
-                _ => (&[], None),
-            };
-            all.extend(fences.iter().filter_map(|fence| self.awaited(fence)));
-            op = inner;
-        }
+        all.extend(fences(what).filter_map(|fence| self.awaited(fence)));
         all
     }
 
     fn awaited(self, fence: &Arc<dyn Fence>) -> Option<Awaited> {
-        let later = || Some(Awaited::Later(fence.native().downcast_ref::<Gate>()?.number()));
-        fence.point().map(|point| Awaited::Point(self.point(point))).or_else(later)
+        let gate = || fence.native().downcast_ref::<Gate>();
+        let known = fence.point().or_else(|| gate()?.stands_for());
+        known
+            .map(|point| Awaited::Point(self.point(point)))
+            .or_else(|| Some(Awaited::Later(gate()?.number())))
     }
 
     /// What this thread submits next comes after these.
@@ -45,6 +39,23 @@ impl StreamNumbers {
         let points = over.iter().map(|point| Awaited::Point(self.point(*point)));
         let _ = OVER.try_with(|over| *over.borrow_mut() = points.collect());
     }
+}
+
+/// What the op waits for, besides the op before it in its stream.
+fn fences(what: Seen<'_>) -> impl Iterator<Item = &Arc<dyn Fence>> {
+    let first = if let Seen::Op(op) = what { Some(op) } else { None };
+    let ops =
+        std::iter::successors(first, |op| if let Op::After(after) = op { Some(&after.1) } else { None });
+    ops.flat_map(|op| match op {
+        Op::Wait(fence) => std::slice::from_ref(fence),
+        Op::After(after) => &after.0,
+        _ => &[],
+    })
+}
+
+/// Whether the op waits for something that is still to come, which may be the end of a callback.
+pub(super) fn is_wait_for_gate(what: Seen<'_>) -> bool {
+    fences(what).any(|fence| fence.point().is_none() && fence.native().is::<Gate>())
 }
 
 /// Calls `end` with each range of memory that an op reads or writes: the engine's address, the length, and

@@ -129,8 +129,9 @@ pub(super) struct Flights {
     arms_all: bool,
     /// Counts ops.
     moment: u64,
-    /// Host functions that run, by the system's number of their thread.
-    functions: BTreeMap<i32, Point>,
+    /// Host functions that run, with the system's number of their thread. A thread has several if a callback
+    /// calls aclrtProcessReport.
+    functions: Vec<(i32, Point)>,
     /// Where the last opened range ended, and how many pages it had.
     last_opened: (usize, usize),
     /// Pages to open when the op is joined, with the engine's address of their block.
@@ -373,13 +374,13 @@ impl Flights {
 
     /// A host function begins on a thread: the op `point`.
     pub(super) fn function_begun(&mut self, thread: i32, point: Point) {
-        self.functions.insert(thread, point);
+        self.functions.push((thread, point));
     }
 
     /// An op is over that may be a host function. Says whether it was, as a number.
     pub(super) fn function_over(&mut self, point: Point) -> usize {
         let before = self.functions.len();
-        self.functions.retain(|_, function| *function != point);
+        self.functions.retain(|(_, function)| *function != point);
         before - self.functions.len()
     }
 
@@ -394,8 +395,10 @@ impl Flights {
         (thread, moment): (i32, u64),
     ) -> Option<Flight> {
         let block = self.block_of(bytes.start)?;
-        let function = self.functions.get(&thread);
-        let is_later = |op: Point| function.is_some_and(|function| self.joins.is_after(op, *function));
+        let is_later = |op: Point| {
+            let mut of_thread = self.functions.iter().filter(|(on, _)| *on == thread);
+            of_thread.any(|(_, function)| self.joins.is_after(op, *function))
+        };
         let in_flight = block.in_flight(bytes, &self.joins);
         let hits = in_flight
             .filter(|hit| (is_write || hit.is_written) && hit.since <= moment && !is_later(hit.point));

@@ -19,6 +19,7 @@ mod ends;
 mod flights;
 mod forking;
 mod lines;
+mod patience;
 mod python_frames;
 mod report;
 mod spans;
@@ -38,15 +39,15 @@ use ferry_backends::{
 use ferry_core::{Block, DeviceTime, Error, Fate, Home, JoinKind, Observer, Origin, Point, Seen};
 use ferry_watch::{Fact, clock::ticks, stacks, writer::FactWriter};
 use flights::{Flight, Flights, ViewPages};
+use patience::SteppedLock;
 use report::AccessReporter;
 use std::{
     fmt, io,
     ops::Range,
     sync::{
-        Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, TryLockError,
+        Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
 };
 
 /// How often a thread is stepped over accesses to one page, until that is armed anew; and if the process has
@@ -58,12 +59,12 @@ const STEPS_PER_OP: u64 = 100;
 /// An op of so many bytes has its new pages brought into memory before anything is locked: some hundred MiB
 /// take longer than anybody waits.
 const LARGE_OP: usize = 4 << 20;
-/// How long an access waits for what is in flight to be told.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// So many bytes are armed at a time: half a millisecond.
+const ARMED_AT_ONCE: usize = 16 << 20;
 
 /// What the process knows of accesses.
 pub(crate) struct AccessWatch {
-    flights: Mutex<Flights>,
+    flights: SteppedLock<Flights>,
     reporter: Mutex<AccessReporter>,
     trap: OnceLock<Trap>,
     writer: &'static FactWriter,
@@ -167,7 +168,7 @@ fn trapped(writer: &'static FactWriter) -> io::Result<Arc<AccessWatch>> {
     if writer.wanted().compared {
         return Err(io::Error::other("not asked for"));
     }
-    let (flights, reporter) = (Mutex::new(Flights::new(page_size())), Mutex::default());
+    let (flights, reporter) = (SteppedLock::new(Flights::new(page_size())), Mutex::default());
     let (trap, steps) = (OnceLock::new(), AtomicU64::new(0));
     let (moment, has_opened_untold) = (AtomicU64::new(0), AtomicBool::new(false));
     let accesses =
@@ -199,23 +200,16 @@ impl AccessWatch {
     }
 
     fn flights(&self) -> MutexGuard<'_, Flights> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+        self.flights.lock()
     }
 
     /// For the monitor: a thread of the program's that has the lock may be waiting for it in turn.
     fn flights_soon(&self) -> Option<MutexGuard<'_, Flights>> {
-        let since = Instant::now();
-        loop {
-            match self.flights.try_lock() {
-                Ok(flights) => return Some(flights),
-                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) if since.elapsed() > PATIENCE => {
-                    self.has_opened_untold.store(true, Ordering::Release);
-                    return None;
-                }
-                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-            }
+        let flights = self.flights.lock_soon();
+        if flights.is_none() {
+            self.has_opened_untold.store(true, Ordering::Release);
         }
+        flights
     }
 
     /// What a forked child has to itself of pages: what it shares with its parent stays so.
@@ -281,10 +275,15 @@ impl AccessWatch {
     fn arm(&self, pages: &[ViewPages]) {
         let Some(trap) = self.trap.get() else { return };
         for ViewPages { user, at, is_new, .. } in pages {
-            if *is_new {
-                trap::populate(&(*at..at + user.len()));
+            for start in user.clone().step_by(ARMED_AT_ONCE) {
+                let part = start..user.end.min(start + ARMED_AT_ONCE);
+                if *is_new {
+                    let first = at + (start - user.start);
+                    trap::populate(&(first..first + part.len()));
+                }
+                trap.arm(&part);
+                self.flights.step();
             }
-            trap.arm(user);
         }
     }
 }
@@ -511,7 +510,10 @@ impl Observer for EngineFlights {
             flights.arm_all();
         }
         flights.submitted(point, &awaits, moment);
-        ends(what, &mut |at, len, is_written| flights.add(point, at, len, is_written, &mut pages));
+        ends(what, &mut |at, len, is_written| {
+            flights.add(point, at, len, is_written, &mut pages);
+            self.accesses.flights.step();
+        });
         ViewPages::merge(&mut pages, page_size());
         // With the lock: an access to a page that is armed finds what is in flight there.
         self.accesses.arm(&pages);
@@ -559,7 +561,10 @@ impl Observer for EngineFlights {
             if how == JoinKind::Abort {
                 flights.joins().aborted(self.streams.point(point));
             }
-            flights.joined(self.streams.point(point), |pages| trap.open_pages(pages));
+            flights.joined(self.streams.point(point), |pages| {
+                trap.open_pages(pages);
+                self.accesses.flights.step();
+            });
             if how == JoinKind::Function {
                 let function = Point { ticket: point.ticket + 1, ..point };
                 // SAFETY: asks for a number.

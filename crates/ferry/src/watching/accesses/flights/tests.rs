@@ -127,6 +127,23 @@ fn a_host_function_does_not_collide_with_what_comes_after_it() {
 }
 
 #[test]
+fn a_function_that_runs_inside_another_ends_alone() {
+    let mut flights = flights(PAGE);
+    let (outer, inner) = (at(1), Point { stream: 2, ticket: 1 });
+    flights.add(at(2), AT, 8, false, &mut Vec::new());
+    flights.add(Point { ticket: 2, ..inner }, AT + 8, 8, false, &mut Vec::new());
+    let hits = |flights: &Flights| {
+        [0, 8].map(|offset| flights.hit(&(USER + offset..USER + offset + 1), true, (7, u64::MAX)).is_some())
+    };
+    flights.function_begun(7, outer);
+    assert_eq!(hits(&flights), [false, true]);
+    flights.function_begun(7, inner);
+    assert_eq!(hits(&flights), [false, false], "both wait for the thread");
+    assert_eq!((flights.function_over(inner), hits(&flights)), (1, [false, true]));
+    assert_eq!((flights.function_over(outer), hits(&flights)), (1, [true, true]));
+}
+
+#[test]
 fn pages_are_opened_up_to_what_is_in_flight_and_more_when_accesses_go_on() {
     let mut flights = flights(200 * PAGE);
     assert_eq!(flights.free_around(USER + 5), Some(USER..USER + 16 * PAGE));
