@@ -25,6 +25,7 @@ mod mapped;
 mod moving;
 pub mod numbers;
 mod operand;
+mod overread;
 pub mod place;
 mod pointers;
 mod presence;
@@ -38,6 +39,7 @@ mod watchdog;
 use super::{page::page_size, threads};
 use answer::{Asked, Elsewhere, Question, StackAnswer};
 use operand::{MemoryOperands, Registers};
+use overread::StringScans;
 use place::{SystemCall, ThreadPlace, ThreadStatus, Waiting};
 pub use pointers::{DevicePointer, tell_pointers};
 pub use presence::Presence;
@@ -72,7 +74,7 @@ pub struct TrappedAccess {
     /// The first byte in the page.
     pub address: usize,
     /// How many bytes of the page are accessed, by the instruction or by the buffer of a system call; one
-    /// where that is not known.
+    /// where that is not known, and none where a string function looks at none of them.
     pub len: usize,
     /// Whether they are written.
     pub is_write: bool,
@@ -169,8 +171,8 @@ impl Trap {
         let uffd: &'static Uffd = Box::leak(Box::new(Uffd::open()?));
         let can_ask = answer::install(uffd, lines);
         let can_step = can_ask && step::install(uffd);
-        let put_aside = RefCell::default();
-        let monitor = Monitor { uffd, judge, can_ask, can_step, put_aside };
+        let (put_aside, scans) = Default::default();
+        let monitor = Monitor { uffd, judge, can_ask, can_step, put_aside, scans };
         threads::end::spawn_deaf("ferry-accesses", STACK, move || monitor.run())?;
         watchdog::begin(uffd)?;
         kept_files::keep_all();
@@ -244,6 +246,7 @@ struct Monitor {
     can_step: bool,
     /// Events that were read while it waited for an answer, with their moments.
     put_aside: RefCell<VecDeque<(PageFault, u64)>>,
+    scans: RefCell<StringScans>,
 }
 
 impl Monitor {
@@ -400,16 +403,31 @@ impl Monitor {
         let verdict = self.judged(&access);
         let is_asked = known.is_some() && (verdict.wants_stack || verdict.keeps_armed);
         let happens = |frames, is_open, registers: &Registers| {
-            self.judge.happens(&access.measured(&operands, Some(registers)), frames, is_open);
+            self.judge.happens(&self.measured(&access, &operands, Some(registers)), frames, is_open);
         };
         let asked = if is_asked { self.ask(&access, page, verdict, happens) } else { Asked::Silent };
         if asked == Asked::Silent {
-            self.judge.happens(&access.measured(&operands, None), None, true);
+            self.judge.happens(&self.measured(&access, &operands, None), None, true);
             self.open_pages(&(page..page + page_size()), Opening::Whole);
             if waiting == Waiting::Spinning && verdict.keeps_armed {
                 after_call::arm_soon(page);
             }
         }
+    }
+
+    /// The access with as many bytes as the registers say, if they are needed for that.
+    fn measured(
+        &self,
+        access: &TrappedAccess,
+        operands: &Option<MemoryOperands>,
+        registers: Option<&Registers>,
+    ) -> TrappedAccess {
+        if !access.is_write && operand::reads_beyond(access.place.pc) {
+            return self.scans.borrow_mut().looked_at(*access, registers);
+        }
+        let Some(operands) = operands else { return *access };
+        let len = registers.and_then(|registers| operands.len_from(access.address, registers));
+        TrappedAccess { len: len.map_or(1, |len| len.min(access.len)), ..*access }
     }
 
     /// The page is open during the call: all that it accesses there is judged now.
@@ -524,16 +542,9 @@ impl TrappedAccess {
     /// much that is: an access at the page's first byte may have begun in the page before.
     fn with_operands(self) -> (TrappedAccess, Option<MemoryOperands>) {
         let offset = self.address % page_size();
-        let operands = operand::at(self.place.pc, self.is_write);
+        let operands = operand::decoded(self.place.pc);
         let len = operands.as_ref().map_or(1, MemoryOperands::size).min(page_size() - offset);
         (TrappedAccess { len, ..self }, operands.filter(|_| offset == 0 && len > 1))
-    }
-
-    /// With as many bytes as the registers say, if they are needed for that.
-    fn measured(&self, operands: &Option<MemoryOperands>, registers: Option<&Registers>) -> TrappedAccess {
-        let Some(operands) = operands else { return *self };
-        let len = registers.and_then(|registers| operands.len_from(self.address, registers));
-        TrappedAccess { len: len.map_or(1, |len| len.min(self.len)), ..*self }
     }
 }
 

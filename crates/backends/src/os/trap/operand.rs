@@ -2,8 +2,8 @@
 //!
 //! The instruction is decoded from the program's memory. Where an access may have begun in the page before,
 //! only the thread's registers say where; these come with its answer. What cannot be told counts as one byte,
-//! so that no access is taken to be larger than it is. So do reads of the C library: its string functions
-//! read whole vectors and look at the bytes of the string alone.
+//! so that no access is taken to be larger than it is. What string functions of the C library look at of the
+//! vectors that they load is said by `overread`.
 
 use super::views;
 use std::{
@@ -63,12 +63,7 @@ impl OperandAddress {
 }
 
 /// The instruction at `pc`, if it was read and its operands in memory have a known size, all of which is
-/// used.
-pub fn at(pc: u64, is_write: bool) -> Option<MemoryOperands> {
-    if !is_write && reads_beyond(pc) { None } else { decoded(pc) }
-}
-
-/// The same, whatever of it is used.
+/// used, but for what [`reads_beyond`].
 pub fn decoded(pc: u64) -> Option<MemoryOperands> {
     let mut code = [0; LONGEST];
     let got = views::read(pc, &mut code);
@@ -83,14 +78,23 @@ unsafe extern "C" {
 
 /// Whether an instruction may read more than its function was asked to: those of the C library, but for the
 /// function that copies.
-fn reads_beyond(pc: u64) -> bool {
+pub fn reads_beyond(pc: u64) -> bool {
     static COPY: OnceLock<[usize; 2]> = OnceLock::new();
-    let pc = pc as *mut c_void;
     let [library, copy] = *COPY.get_or_init(|| {
         let copy = symbol(c"memmove");
         [library_of(copy), function_of(copy)]
     });
-    library != 0 && library_of(pc) == library && function_of(pc) != copy
+    library != 0 && library_of(pc as *mut c_void) == library && function_at(pc) != copy
+}
+
+/// The first address of the function that has this instruction; 0 for none.
+pub fn function_at(pc: u64) -> usize {
+    function_of(pc as *mut c_void)
+}
+
+/// The first address of the function that the program calls by this name; 0 for none.
+pub fn function_named(name: &CStr) -> usize {
+    function_of(symbol(name))
 }
 
 /// What the program calls by this name: of functions with several implementations, the chosen one.
@@ -391,7 +395,7 @@ mod tests {
     #[test]
     fn instructions_are_read_from_the_process_where_there_are_any() {
         let code = [0x48_u8, 0x89, 0x07, 0xcc]; // mov [rdi], rax
-        let size = |at_pc: u64| at(at_pc, true).map(|operands| operands.size());
+        let size = |pc: u64| decoded(pc).map(|operands| operands.size());
         assert_eq!([size(code.as_ptr().addr() as u64), size(8)], [Some(8), None]);
     }
 }

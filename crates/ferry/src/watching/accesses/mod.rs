@@ -258,6 +258,9 @@ impl AccessWatch {
     /// What an access collides with.
     fn hit(&self, access: &TrappedAccess) -> Option<Flight> {
         let bytes = access.address..access.address + access.len;
+        if bytes.is_empty() {
+            return None;
+        }
         self.flights_soon()?.hit(&bytes, access.is_write, (access.thread, access.moment))
     }
 
@@ -377,8 +380,7 @@ impl Judge for AccessWatch {
             None => Some(first),
         });
         let (mut reporter, op) = (self.reporter(), hit.as_ref().map(|hit| hit.point));
-        // Of an access that did not happen in the end.
-        reporter.expects(None);
+        reporter.expects_nothing();
         let wants_stack = hit.is_some_and(|hit| reporter.expect(access, hit));
         let is_sweep = reporter.is_sweep(access, op);
         let is_often = passes > self.most_steps() || is_sweep;
@@ -390,11 +392,11 @@ impl Judge for AccessWatch {
     }
 
     fn happens(&self, access: &TrappedAccess, frames: Option<Vec<u64>>, is_open: bool) {
-        // It may be shorter than it was taken for.
+        // It may be shorter than it was taken for, or begin later.
         let mut reporter = self.reporter();
         if reporter.is_beside(access) {
             let hit = self.hit(access);
-            reporter.expects(hit);
+            reporter.expects_instead(access, hit);
         }
         reporter.happens(self.writer, access, frames, is_open);
     }

@@ -78,12 +78,24 @@ impl AccessReporter {
 
     /// Whether the access turned out not to reach what it was expected to collide with.
     pub(super) fn is_beside(&self, access: &TrappedAccess) -> bool {
-        self.expected.as_ref().is_some_and(|hit| access.address + access.len <= hit.user.start)
+        let bytes = access.address..access.address + access.len;
+        let is_beside = |hit: &Flight| bytes.end <= hit.user.start || bytes.start >= hit.user.end;
+        self.expected.as_ref().is_some_and(|hit| bytes.is_empty() || is_beside(hit))
     }
 
-    /// The access collides with this, or with nothing.
-    pub(super) fn expects(&mut self, hit: Option<Flight>) {
+    /// The access that was expected to collide does so with this, or with nothing.
+    pub(super) fn expects_instead(&mut self, access: &TrappedAccess, hit: Option<Flight>) {
+        if let Some(expected) = self.expected.take()
+            && let Some(count) = self.places.get_mut(&(expected.point, access.place.pc, access.place.sp))
+        {
+            *count -= 1;
+        }
         self.expected = hit;
+    }
+
+    /// The access that was told of last did not happen in the end.
+    pub(super) fn expects_nothing(&mut self) {
+        self.expected = None;
     }
 
     fn copy_stack(&mut self, place: ThreadPlace) {
