@@ -1,9 +1,9 @@
 //! What a string function of the C library looks at of the vectors that it loads.
 //!
-//! Such a function loads whole vectors: it may begin at an aligned address before its string, and go on to the
-//! next vectors before it has looked for the end of the string in the first. Only bytes from the first one of
-//! the string up to its terminator count as read. A page with bytes in flight is told of each load, so where a
-//! call began, and whether it is still the same one, is known by the loads before.
+//! Such a function loads whole vectors: it may begin at an aligned address before its string, and go on to
+//! the next vectors before it has looked for the end of the string in the first. Only bytes from the first
+//! one of the string up to its terminator count as read. A page with bytes in flight is told of each load, so
+//! where a call began, and whether it is still the same one, is known by the loads before.
 
 use super::{
     TrappedAccess,
