@@ -93,6 +93,11 @@ fn the_corpus_has_every_id_and_language() {
     let count = |language| twins.iter().filter(|twin| twin.language == language).count();
     let (c, cxx, python) = (count(Language::C), count(Language::Cxx), count(Language::Python));
     assert!(c + cxx + python >= 84 && cxx >= 8 && python >= 12, "{c} in C, {cxx} in C++, {python} in Python");
+    let starts_thread = |twin: &&Twin| {
+        let text = fs::read_to_string(&twin.path).expect("readable text");
+        ["start(", "std::thread", "threading.Thread"].iter().any(|word| text.contains(word))
+    };
+    assert!(twins.iter().filter(starts_thread).count() >= 10, "programs with several threads");
     let without_work = twins.iter().filter(|twin| twin.work.is_none()).map(|twin| twin.id.as_str());
     let allowed = BTreeSet::from(["FERRY-DEVICE-POINTER", "FERRY-LEAK"]);
     assert_eq!(without_work.collect::<BTreeSet<&str>>(), allowed, "ids without a line that is marked WORK");
