@@ -4,6 +4,7 @@
 //! is skipped only when this machine lacks a tool, and then says which.
 
 use std::path::Path;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::needs::{self, Need};
@@ -127,8 +128,43 @@ pub fn run(root: &Path, deep: bool, only: &[&str]) -> Result<(), String> {
     };
     let needs: Vec<Need> = STEPS.iter().filter(wanted).flat_map(|step| step.needs).copied().collect();
     needs::announce(root, &needs);
-    let results: Vec<_> = STEPS.iter().filter(wanted).map(|step| (step.name, timed(step, root))).collect();
+    let steps: Vec<&Step> = STEPS.iter().filter(wanted).collect();
+    let place = |name: &str| steps.iter().position(|step| step.name == name);
+    let mut ahead = None;
+    let mut results = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        if place("tests") == Some(index) && place("python") > place("tests") {
+            ahead = BuildAhead::start(root);
+        } else if place("python") == Some(index) {
+            ahead = None;
+        }
+        results.push((step.name, timed(step, root)));
+    }
+    drop(ahead);
     summary(&results)
+}
+
+/// Builds for release what later steps want, while the tests run: they leave a processor idle at times, and
+/// linking takes one of them alone. Nothing is said of what fails; the step that wants it does that.
+struct BuildAhead(Child);
+
+impl BuildAhead {
+    fn start(root: &Path) -> Option<BuildAhead> {
+        let words = "build --release --locked --quiet --package ferry-capi --package ferry-cli";
+        let build = shell::cargo_for_release(root, words);
+        // The tests go first.
+        let mut nice = shell::program(root, "nice");
+        nice.args(["-n", "19"]).arg(build.get_program()).args(build.get_args());
+        nice.env(shell::RELEASE_FLAGS, shell::release_flags(root));
+        nice.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        nice.spawn().ok().map(BuildAhead)
+    }
+}
+
+impl Drop for BuildAhead {
+    fn drop(&mut self) {
+        let _ = self.0.wait();
+    }
 }
 
 type Timed = (Result<Outcome, String>, Duration);
