@@ -97,10 +97,15 @@ pub fn function_named(name: &CStr) -> usize {
     function_of(symbol(name))
 }
 
-/// What the program calls by this name: of functions with several implementations, the chosen one.
+/// A function of the C library's own: of several implementations, the chosen one. A sanitizer has functions
+/// of these names, too, in the program itself.
 fn symbol(name: &CStr) -> *mut c_void {
-    // SAFETY: looks a name up.
-    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+    static LIBRARY: OnceLock<usize> = OnceLock::new();
+    // SAFETY: the library is in the process, and stays; nothing is loaded.
+    let open = || unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    let library = *LIBRARY.get_or_init(|| open().addr());
+    // SAFETY: looks a name up, in the library or where there is no such file in all.
+    unsafe { libc::dlsym(library as *mut c_void, name.as_ptr()) }
 }
 
 /// Where the file is loaded that has this address; 0 for none.

@@ -10,10 +10,13 @@ use super::{
     operand::{self, Registers},
     views,
 };
+use crate::os::page::page_size;
 use std::{collections::HashMap, ffi::CStr, sync::OnceLock};
 
 /// Bytes of a vector, from which on a load may have more in it than was asked for.
 const VECTOR: usize = 16;
+/// Bytes of the largest.
+const VECTOR_MAX: usize = 64;
 /// Loads of these functions before they look at the first: they go by four vectors.
 const LOADS_AHEAD: usize = 4;
 /// Threads whose calls are kept.
@@ -52,6 +55,9 @@ const TERMINATED: [(&[&CStr], usize); 2] = [
     (&[c"wcslen", c"wcsnlen", c"wcschr", c"wcsrchr", c"wcscmp", c"wcsncmp", c"wcscpy"], 4),
 ];
 
+/// Those of them that look for nothing else, and go on up to it.
+const TO_TERMINATOR: [&CStr; 8] =
+    [c"strlen", c"strcpy", c"stpcpy", c"strcat", c"strrchr", c"wcslen", c"wcscpy", c"wcsrchr"];
 /// Functions that are given neither a terminator that is known nor a length.
 const ENDLESS: [&CStr; 1] = [c"rawmemchr"];
 /// Functions that keep where their string begins in its vector in place of its address.
@@ -91,8 +97,9 @@ pub struct StringScans {
 }
 
 impl StringScans {
-    /// The same access with the one byte that counts of what the function looks at; none if it looks at
-    /// nothing there, and without the registers the first one.
+    /// The same access with the bytes that count of what the function looks at: all that it loads up to the
+    /// terminator, if it looks for nothing else, and otherwise the first of them. None if it looks at nothing
+    /// there; without the registers the first byte that is loaded.
     pub fn looked_at(&mut self, access: TrappedAccess, registers: Option<&Registers>) -> TrappedAccess {
         let access = TrappedAccess { len: 1, ..access };
         let function = StringFunction::of(operand::function_at(access.place.pc));
@@ -104,7 +111,11 @@ impl StringScans {
         let call = (function.at, access.place.sp);
         let load = Load { call, pc: access.place.pc, at: access.address, size };
         match self.load(access.thread, &load, &function, registers) {
-            Some(address) => TrappedAccess { address, ..access },
+            Some(address) => {
+                let unit = function.terminator.filter(|_| function.is_to_terminator);
+                let len = unit.map_or(1, |unit| with_terminator(address, load.end() - address, unit));
+                TrappedAccess { address, len, ..access }
+            }
             None => TrappedAccess { len: 0, ..access },
         }
     }
@@ -147,6 +158,11 @@ struct Load {
 }
 
 impl Load {
+    /// Where it ends; all of it is in one page.
+    fn end(&self) -> usize {
+        (self.at + self.size).min((self.at / page_size() + 1) * page_size())
+    }
+
     /// Where the string begins of which this is the first vector: at an address that the function holds, if
     /// one lies in it. Functions with small vectors begin with four of them. Whoever goes on to a terminator
     /// begins before the string at aligned addresses only.
@@ -200,6 +216,16 @@ impl Scan {
     }
 }
 
+/// How many of these bytes there are up to the terminator, and with it.
+fn with_terminator(address: usize, len: usize, unit: usize) -> usize {
+    let mut bytes = [0; VECTOR_MAX];
+    let len = len.min(VECTOR_MAX);
+    let got = views::read(address as u64, &mut bytes[..len]);
+    let mut units = bytes[..got].chunks_exact(unit);
+    let end = units.position(|unit| unit.iter().all(|byte| *byte == 0));
+    end.map_or(len, |index| (index + 1) * unit)
+}
+
 /// What is known of a function of the C library.
 #[derive(Clone, Copy, Default)]
 struct StringFunction {
@@ -207,6 +233,8 @@ struct StringFunction {
     at: usize,
     /// The size of the characters, if it ends at a terminator.
     terminator: Option<usize>,
+    /// Whether it goes on up to that whatever it finds.
+    is_to_terminator: bool,
     /// Whether it is given no length alone.
     is_endless: bool,
     /// Whether it is given a length beside.
@@ -225,8 +253,15 @@ impl StringFunction {
             let endless = ENDLESS.iter().map(|name| (*name, None));
             let known = all.chain(endless).map(|(name, terminator)| {
                 let at = operand::function_named(name);
-                let (is_by_offset, is_limited) = (BY_OFFSET.contains(&name), LIMITED.contains(&name));
-                (at, StringFunction { at, terminator, is_endless: true, is_limited, is_by_offset })
+                let function = StringFunction {
+                    at,
+                    terminator,
+                    is_to_terminator: TO_TERMINATOR.contains(&name),
+                    is_endless: true,
+                    is_limited: LIMITED.contains(&name),
+                    is_by_offset: BY_OFFSET.contains(&name),
+                };
+                (at, function)
             });
             known.filter(|(at, _)| *at != 0).collect()
         });
