@@ -40,13 +40,13 @@ use super::{page::page_size, threads};
 use answer::{Asked, Elsewhere, Question, StackAnswer};
 use operand::{MemoryOperands, Registers};
 use overread::StringScans;
-use place::{SystemCall, ThreadPlace, ThreadStatus, Waiting};
+use place::{SystemCall, ThreadPlace, ThreadStatus, Waiting, WaitingPlace};
 pub use pointers::{DevicePointer, tell_pointers};
 pub use presence::Presence;
 pub use shadow::Shadow;
 pub use snapshot::{Snapshot, at_fork};
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::VecDeque,
     io,
     ops::Range,
@@ -64,6 +64,10 @@ const STACK: usize = 1 << 20;
 
 /// How long a thread is looked for that unmaps registered memory.
 const LONGEST_LOOK: Duration = Duration::from_millis(20);
+
+/// How often a thread is sent back that a signal of the program's has come to, so that nobody says where it is:
+/// in the program it handles the signal and comes again, in a system call it comes again at once.
+const MOST_SENT_BACK: u32 = 64;
 
 /// How long a page is open for a system call that does not return, for others to access it unseen.
 const LONGEST_OPEN: Duration = Duration::from_millis(1);
@@ -171,8 +175,8 @@ impl Trap {
         let uffd: &'static Uffd = Box::leak(Box::new(Uffd::open()?));
         let can_ask = answer::install(uffd, lines);
         let can_step = can_ask && step::install(uffd);
-        let (put_aside, scans) = Default::default();
-        let monitor = Monitor { uffd, judge, can_ask, can_step, put_aside, scans };
+        let (put_aside, scans, sent_back) = Default::default();
+        let monitor = Monitor { uffd, judge, can_ask, can_step, put_aside, scans, sent_back };
         threads::end::spawn_deaf("ferry-accesses", STACK, move || monitor.run())?;
         watchdog::begin(uffd)?;
         kept_files::keep_all();
@@ -247,6 +251,8 @@ struct Monitor {
     /// Events that were read while it waited for an answer, with their moments.
     put_aside: RefCell<VecDeque<(PageFault, u64)>>,
     scans: RefCell<StringScans>,
+    /// The thread that was sent back last, and how often in a row.
+    sent_back: Cell<(i32, u32)>,
 }
 
 impl Monitor {
@@ -393,7 +399,20 @@ impl Monitor {
             // If it is about to wait, it is told of again.
             return self.uffd.wake(&(page..page + page_size()));
         }
-        let known = place::of_thread(fault.thread).filter(|_| waiting == Waiting::ForPage);
+        let found = match waiting {
+            Waiting::ForPage => place::of_waiting(fault.thread),
+            _ => WaitingPlace::Running,
+        };
+        let known = match found {
+            WaitingPlace::At(place) => {
+                self.sent_back.set((fault.thread, 0));
+                Some(place)
+            }
+            WaitingPlace::Running if self.comes_again(fault.thread) => {
+                return self.uffd.wake(&(page..page + page_size()));
+            }
+            WaitingPlace::Running | WaitingPlace::Hidden => None,
+        };
         let place = known.unwrap_or_default();
         if let Some(call) = place.system_call {
             self.handle_call(TrappedAccess { place, ..TrappedAccess::of(fault, moment) }, &call);
@@ -413,6 +432,16 @@ impl Monitor {
                 after_call::arm_soon(page);
             }
         }
+    }
+
+    /// Whether a thread is sent back that does not wait any more: a signal of the program's has come, and it
+    /// tries again when it has handled that.
+    fn comes_again(&self, thread: i32) -> bool {
+        let (last, count) = self.sent_back.get();
+        let count = if last == thread { count + 1 } else { 1 };
+        let does = count <= MOST_SENT_BACK;
+        self.sent_back.set((thread, if does { count } else { 0 }));
+        does
     }
 
     /// The access with as many bytes as the registers say, if they are needed for that.

@@ -104,6 +104,34 @@ pub fn of_thread(thread: i32) -> Option<ThreadPlace> {
     parse(read(thread, "syscall", &mut text)?)
 }
 
+/// Where a thread is that waits, or is about to.
+#[derive(Clone, Copy, Debug)]
+pub enum WaitingPlace {
+    /// There.
+    At(ThreadPlace),
+    /// It runs again.
+    Running,
+    /// The kernel does not say.
+    Hidden,
+}
+
+/// The same of a thread that waits for a page, or is about to and counts as running until then.
+pub fn of_waiting(thread: i32) -> WaitingPlace {
+    const SOON: Duration = Duration::from_millis(1);
+    let since = Instant::now();
+    loop {
+        let mut text = [0; 256];
+        match read(thread, "syscall", &mut text) {
+            Some(text) if text.starts_with("running") => {}
+            text => return text.and_then(parse).map_or(WaitingPlace::Hidden, WaitingPlace::At),
+        }
+        if since.elapsed() > SOON {
+            return WaitingPlace::Running;
+        }
+        std::thread::yield_now();
+    }
+}
+
 fn parse(text: &str) -> Option<ThreadPlace> {
     let mut words = text.split_ascii_whitespace();
     let number = words.next()?.parse::<i64>().ok()?;
