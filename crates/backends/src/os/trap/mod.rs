@@ -65,8 +65,8 @@ const STACK: usize = 1 << 20;
 /// How long a thread is looked for that unmaps registered memory.
 const LONGEST_LOOK: Duration = Duration::from_millis(20);
 
-/// How often a thread is sent back that a signal of the program's has come to, so that nobody says where it is:
-/// in the program it handles the signal and comes again, in a system call it comes again at once.
+/// How often a thread is sent back that a signal of the program's has come to, so that nobody says where it
+/// is: in the program it handles the signal and comes again, in a system call it comes again at once.
 const MOST_SENT_BACK: u32 = 64;
 
 /// How long a page is open for a system call that does not return, for others to access it unseen.
