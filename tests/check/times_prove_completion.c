@@ -1,6 +1,7 @@
 /* CHECK: FERRY-HOST-READ: four results are read when calls about their events have proved that the copies
  * are complete: a time between two of them, the time of one, and that nobody waits for one any more. The
  * last one's call is about the event of the copy before. */
+/* OPTIONS: --schedule late */
 /* NEEDS: userfaultfd */
 #include "kit.h"
 
