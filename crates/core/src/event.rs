@@ -160,8 +160,8 @@ impl Event {
         !waits.is_empty()
     }
 
-    /// What streams have waited for that [`is_waited_for`](Self::is_waited_for) found over, the latest of each
-    /// stream that recorded. None if the runtime has no observers.
+    /// What streams have waited for that [`is_waited_for`](Self::is_waited_for) found over: the latest of
+    /// each stream that recorded. Empty if the runtime has no observers.
     pub fn awaited(&self) -> Vec<Arc<dyn Fence>> {
         lock(&self.state).awaited.clone()
     }

@@ -361,7 +361,7 @@ pub fn elapsed_ms(start: usize, end: usize) -> Result<f32> {
         )));
     }
     let (first, second) = (first.timed()?, second.timed()?);
-    // Asked in this order, and not by their times alone: a schedule that keeps work back does some when asked.
+    // Asked, and not only for their times: a schedule that keeps work back does some when it is asked.
     let are_done = second.is_done() && first.is_done();
     let elapsed = second
         .elapsed_ms(&*first)
