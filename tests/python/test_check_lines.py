@@ -108,6 +108,15 @@ def system_call():
         file.write(view), note()
 
 @shape
+def system_call_in_a_worker():
+    def body():
+        with tempfile.TemporaryFile(buffering=0) as file:
+            file.write(view), note()
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+
+@shape
 def backwards():
     for at in range(2):
         if at == 1:
@@ -205,7 +214,7 @@ def python_frames(stack):
 @pytest.mark.skipif(command.find() is None, reason="built without the command")
 def test_accesses_have_the_lines_that_traceback_says(tmp_path):
     findings, noted = check(tmp_path, PROGRAM, "FERRY-HOST-READ")
-    assert len(noted) == 16
+    assert len(noted) == 17
     assert sorted(python_frames(finding["access"]["stack"]) for finding in findings) == sorted(noted)
 
 

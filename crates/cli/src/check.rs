@@ -27,7 +27,7 @@ use ferry_watch::trace::TraceLimits;
 use ferry_watch::{Fact, FactReader, FactSource};
 
 use crate::machine::ProgramMachine;
-use crate::output::{OutputFile, OutputFolder};
+use crate::output::{OutputFile, OutputFolder, is_one_file};
 use crate::run::{self, StartFailure};
 use crate::seeds::{self, SeedRun};
 use crate::watched::{Watched, WatchedRun};
@@ -94,7 +94,8 @@ pub struct CheckArgs {
 
 /// Runs the program, says what was found, and answers with its exit code or with that for errors.
 pub fn main(args: &CheckArgs) -> ExitCode {
-    let suppressions = match Suppressions::read_all(&args.suppress) {
+    let suppressions = written_once(args).and_then(|()| Suppressions::read_all(&args.suppress));
+    let suppressions = match suppressions {
         Ok(suppressions) => Rc::new(suppressions),
         Err(error) => {
             tell(&format!("ferry check: {error}\n"));
@@ -262,6 +263,28 @@ fn finish(args: &CheckArgs, reader: CheckReader, suppressions: &Suppressions, wa
         () if written.contains(&false) && watched.code == 0 => 1,
         () => watched.code,
     }
+}
+
+/// Refuses options of which one would write over what another one reads or writes.
+fn written_once(args: &CheckArgs) -> Result<(), String> {
+    let written = [
+        ("--json", &args.json),
+        ("--sarif", &args.sarif),
+        ("--write-suppressions", &args.write_suppressions),
+    ];
+    let written = written.iter().filter_map(|(option, path)| Some((*option, path.as_deref()?)));
+    let mut named: Vec<(&str, &Path)> =
+        args.suppress.iter().map(|path| ("--suppress", path.as_path())).collect();
+    for (option, path) in written {
+        if let Some((other, _)) = named.iter().find(|(_, other)| is_one_file(other, path)) {
+            let name = path.display();
+            return Err(format!(
+                "{name} is given for both {other} and {option}: give each a file of its own"
+            ));
+        }
+        named.push((option, path));
+    }
+    Ok(())
 }
 
 /// The files that are written at the end, opened: one that cannot be is told before anything runs.

@@ -4,6 +4,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -46,6 +47,22 @@ impl OutputFile {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Whether both names are of one file, which need not be there yet. What is no file on a disk, such as a
+/// terminal, may be written twice.
+pub fn is_one_file(one: &Path, other: &Path) -> bool {
+    match (fs::metadata(one), fs::metadata(other)) {
+        (Ok(one), Ok(other)) => one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        (Err(_), Err(_)) => whole_path(one) == whole_path(other),
+        _ => false,
+    }
+}
+
+/// The path of a file that is to be made.
+fn whole_path(path: &Path) -> Option<PathBuf> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Some(folder.canonicalize().ok()?.join(path.file_name()?))
 }
 
 impl Write for OutputFile {

@@ -19,6 +19,8 @@ struct EventState {
     reset: Option<Reset>,
     /// The waits that streams were given for this event.
     waits: Vec<EventWait>,
+    /// The latest of what streams have waited for, one for each stream that recorded; kept for observers.
+    awaited: Vec<Arc<dyn Fence>>,
     /// The event is never recorded again, so nothing may wait for the next record.
     ended: bool,
 }
@@ -27,8 +29,24 @@ struct EventState {
 struct EventWait {
     stream: Weak<StreamState>,
     ticket: Ticket,
+    /// What it waits for, if observers may be told that it is over.
+    awaits: Option<Arc<dyn Fence>>,
     /// Made when it is first asked for, which few programs do.
     fence: Option<Arc<dyn Fence>>,
+}
+
+/// Keeps what a wait that is over was for, in place of what the same stream recorded before. A wait that its
+/// limit has ended was for nothing.
+fn keep_awaited(all: &mut Vec<Arc<dyn Fence>>, wait: &mut EventWait) {
+    let Some(awaited) = wait.awaits.take().filter(|awaited| awaited.is_done()) else { return };
+    let Some(point) = awaited.point() else { return };
+    let is_newer = |old: &Arc<dyn Fence>| {
+        old.point().is_some_and(|old| old.stream == point.stream && old.ticket >= point.ticket)
+    };
+    if !all.iter().any(is_newer) {
+        all.retain(|old| old.point().is_some_and(|old| old.stream != point.stream));
+        all.push(awaited);
+    }
 }
 
 impl EventWait {
@@ -114,23 +132,38 @@ impl Event {
         };
         drop(state);
         let Some(what) = what else { return Ok(()) };
+        let awaits = stream.observers.as_ref().map(|_| what.clone());
         let ticket = wait(what)?;
-        let waits = &mut lock(&self.state).waits;
+        let EventState { waits, awaited, .. } = &mut *lock(&self.state);
         // Cleaned when it is full and not each time, or many waits would take the square of their number.
         if waits.len() == waits.capacity() {
-            waits.retain(|wait| !wait.has_passed());
+            waits.retain_mut(|wait| {
+                let has_passed = wait.has_passed();
+                if has_passed {
+                    keep_awaited(awaited, wait);
+                }
+                !has_passed
+            });
         }
-        waits.push(EventWait { stream: Arc::downgrade(&stream.state), ticket, fence: None });
+        waits.push(EventWait { stream: Arc::downgrade(&stream.state), ticket, awaits, fence: None });
         Ok(())
     }
 
     /// Whether a stream still waits, or will wait, because of [`block`](Self::block). Work of the device
     /// behind the wait may delay the answer that it is over.
     pub fn is_waited_for(&self) -> bool {
-        let waits = &mut lock(&self.state).waits;
+        let EventState { waits, awaited, .. } = &mut *lock(&self.state);
         // Stops at the first that is not over, so that asking often costs no more than waiting did.
-        while waits.pop_if(EventWait::is_over).is_some() {}
+        while let Some(mut over) = waits.pop_if(EventWait::is_over) {
+            keep_awaited(awaited, &mut over);
+        }
         !waits.is_empty()
+    }
+
+    /// What streams have waited for that [`is_waited_for`](Self::is_waited_for) found over: the latest of
+    /// each stream that recorded. Empty if the runtime has no observers.
+    pub fn awaited(&self) -> Vec<Arc<dyn Fence>> {
+        lock(&self.state).awaited.clone()
     }
 
     /// The event is never recorded again: waits for the next record are over.

@@ -118,6 +118,7 @@ impl Event {
     pub fn duration_since(&self, earlier: &Event) -> Option<Duration> {
         let is_one_clock = self.clock() == earlier.clock();
         let ms = self.mark.elapsed_ms(&*earlier.mark).filter(|_| is_one_clock)?;
+        [earlier, self].into_iter().for_each(|event| event.tell_joined(JoinKind::Query));
         Some(Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default())
     }
 }

@@ -292,8 +292,11 @@ pub fn query(handle: usize) -> Result<i32> {
 /// far.
 pub fn query_waits(handle: usize) -> Result<i32> {
     let entry = find_asked(handle)?.older("aclrtQueryEventWaitStatus")?;
-    let waits = entry.event.is_waited_for();
-    Ok(if waits { ACL_EVENT_WAIT_STATUS_NOT_READY } else { ACL_EVENT_WAIT_STATUS_COMPLETE })
+    if entry.event.is_waited_for() {
+        return Ok(ACL_EVENT_WAIT_STATUS_NOT_READY);
+    }
+    entry.event.awaited().iter().for_each(|record| known_done(&**record));
+    Ok(ACL_EVENT_WAIT_STATUS_COMPLETE)
 }
 
 /// aclrtSynchronizeEventWithTimeout: for ever if -1.
@@ -334,11 +337,14 @@ fn joined(record: &CompleteRecord) {
     match record {
         CompleteRecord::None => {}
         CompleteRecord::Foreign => watched::joined_outside(),
-        CompleteRecord::Own(fence) => {
-            if let Ok(engine) = engine() {
-                engine.runtime.joined(&**fence, JoinKind::Query);
-            }
-        }
+        CompleteRecord::Own(fence) => known_done(&**fence),
+    }
+}
+
+/// The calling thread has learnt that a record of this process is complete.
+fn known_done(record: &dyn Fence) {
+    if let Ok(engine) = engine() {
+        engine.runtime.joined(record, JoinKind::Query);
     }
 }
 
@@ -355,9 +361,14 @@ pub fn elapsed_ms(start: usize, end: usize) -> Result<f32> {
         )));
     }
     let (first, second) = (first.timed()?, second.timed()?);
+    // Asked, and not only for their times: a schedule that keeps work back does some when it is asked.
+    let are_done = second.is_done() && first.is_done();
     let elapsed = second
         .elapsed_ms(&*first)
+        .filter(|_| are_done)
         .ok_or_else(|| invalid("both events must be complete: synchronise first".into()))?;
+    known_done(&*first);
+    known_done(&*second);
     if elapsed < 0.0 {
         let note = format!("event {end:#x} was reached {} ms before event {start:#x}", -elapsed);
         return Err(fail(c::ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL, note));
@@ -373,6 +384,7 @@ pub fn timestamp_us(handle: usize) -> Result<u64> {
         let note = format!("event {handle:#x} is not complete: synchronise first");
         return Err(fail(c::ACL_ERROR_RT_EVENT_NOT_COMPLETE, note));
     }
+    known_done(&*mark);
     mark.reached_us().ok_or_else(|| {
         let note = format!("event {handle:#x} took no time: the work it was recorded behind was dropped");
         fail(c::ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, note)
@@ -414,9 +426,7 @@ impl EventEntry {
         match self.event.latest() {
             None => self.made == EventMaker::ExWithFlag,
             Some(mark) if mark.is_done() => {
-                if let Ok(engine) = engine() {
-                    engine.runtime.joined(&*mark, JoinKind::Query);
-                }
+                known_done(&*mark);
                 !mark.failed()
             }
             Some(_) => false,

@@ -77,6 +77,33 @@ fn a_list_that_a_report_has_written_leaves_out_what_is_in_the_report() {
 }
 
 #[test]
+fn no_file_is_written_that_another_option_reads_or_writes() {
+    let (list, new) = (folder().join("read_and_written.txt"), folder().join("written_twice.json"));
+    let link = folder().join("read_and_written_too.txt");
+    fs::write(&list, "FERRY-LOST\nwork main\n").expect("a file");
+    let _ = fs::remove_file(&link);
+    std::os::unix::fs::symlink(&list, &link).expect("a link");
+    let path_of_new = folder().join(".").join("written_twice.json");
+    let pairs = [
+        [("--suppress", &list), ("--write-suppressions", &list)],
+        [("--suppress", &list), ("--json", &link)],
+        [("--json", &new), ("--sarif", &path_of_new)],
+        [("--sarif", &list), ("--write-suppressions", &list)],
+    ];
+    for [(one, first), (other, second)] in pairs {
+        let mut command = ferry(&["check", other]);
+        let said = output(command.arg(second).arg(one).arg(first).args(["--", "/bin/echo", "started"]));
+        let told = text(&said.stderr);
+        assert_eq!(said.status.code(), Some(2), "{told}");
+        assert!(told.contains(&format!("for both {one} and {other}")) && said.stdout.is_empty(), "{told}");
+        assert_eq!(fs::read_to_string(&list).expect("a file"), "FERRY-LOST\nwork main\n", "{one} {other}");
+        assert!(!new.exists(), "{one} {other}");
+    }
+    let mut command = ferry(&["check", "--json", "/dev/null", "--sarif", "/dev/null", "--", "/bin/true"]);
+    assert_eq!(output(&mut command).status.code(), Some(0), "what is no file is written twice");
+}
+
+#[test]
 fn a_copy_may_be_made_to_fail_under_the_checker() {
     let program = program("fails_on_request");
     let mut command = ferry(&["check", "--fault", "copy#1=507013", "--fault", "alloc#1=207001", "--"]);

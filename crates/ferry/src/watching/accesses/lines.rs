@@ -7,7 +7,10 @@
 //! the lines stand in place of the interpreter's own frames, behind those of libraries that were called from
 //! Python.
 
-use super::python_frames::{ObjectTypes, PythonFrames};
+use super::{
+    python_frames::{ObjectTypes, PythonFrames},
+    python_threads::{FirstThread, MainInterpreter, PythonThreads},
+};
 use ferry_watch::{Fact, fact::Line, writer::FactWriter};
 use std::{
     cell::Cell,
@@ -36,6 +39,7 @@ type GetVersion = unsafe extern "C" fn() -> *const c_char;
 struct Interpreter {
     this_thread: ThisThread,
     lines: LineSource,
+    threads: Option<PythonThreads>,
 }
 
 /// How the lines of a thread are had.
@@ -55,8 +59,19 @@ pub(super) fn find() {
         // SAFETY: a function of the interpreter's C interface, of this type in all versions of Python 3.
         let this_thread = unsafe { mem::transmute::<*mut c_void, Option<ThisThread>>(this_thread)? };
         let lines = LineSource::pipe().or_else(LineSource::memory)?;
-        Some(Interpreter { this_thread, lines })
+        Some(Interpreter { this_thread, lines, threads: threads() })
     });
+}
+
+/// The interpreter's list of threads.
+fn threads() -> Option<PythonThreads> {
+    let [main, first] = [c"PyInterpreterState_Main", c"PyInterpreterState_ThreadHead"].map(symbol);
+    // SAFETY: functions of the interpreter's C interface, of these types in all versions since Python 3.7.
+    unsafe {
+        let main = mem::transmute::<*mut c_void, Option<MainInterpreter>>(main)?;
+        let first = mem::transmute::<*mut c_void, Option<FirstThread>>(first)?;
+        Some(PythonThreads::new(main, first))
+    }
 }
 
 impl LineSource {
@@ -165,6 +180,9 @@ impl NotedThread {
         // SAFETY: it reads a variable of this thread.
         let state = unsafe { (python.this_thread)() }.addr();
         if self.state.replace(state) != state {
+            if let (Some(threads), 1..) = (&python.threads, state) {
+                threads.learn(state as u64, self.thread);
+            }
             STATES.lock().unwrap_or_else(PoisonError::into_inner).insert(self.thread, state);
         }
     }
@@ -186,11 +204,13 @@ pub(super) fn note_thread() {
     let _ = NOTED.try_with(NotedThread::note);
 }
 
-/// Has the interpreter write the lines of another thread, which waits. It must have been noted.
+/// Has the interpreter write the lines of another thread, which waits.
 pub(super) fn dump_of(thread: i32) {
+    let Some(Some(python)) = INTERPRETER.get() else { return };
     let states = STATES.lock().unwrap_or_else(PoisonError::into_inner);
-    let state = states.get(&thread).copied().filter(|state| *state != 0);
-    if let (Some(Some(python)), Some(state)) = (INTERPRETER.get(), state) {
+    let noted = states.get(&thread).copied().filter(|state| *state != 0);
+    let listed = || python.threads.as_ref()?.state_of(thread).map(|state| state as usize);
+    if let Some(state) = noted.or_else(listed) {
         // SAFETY: the state of a thread that lives and does not run.
         unsafe { python.lines.leave(state as *mut c_void) };
     }

@@ -21,6 +21,7 @@ mod forking;
 mod lines;
 mod patience;
 mod python_frames;
+mod python_threads;
 mod report;
 mod spans;
 
