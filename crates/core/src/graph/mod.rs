@@ -127,6 +127,15 @@ struct ExecutionState {
 }
 
 impl NestedWork for Graph {
+    fn mark_dropped_of(&self, launcher: &Arc<StreamState>) {
+        let _turn = lock(&self.turn);
+        let passed = launcher.status.passed();
+        let launches = self.executions.launches(true);
+        if launches.iter().any(|(other, first)| Arc::ptr_eq(other, launcher) && *first > passed) {
+            self.mark_dropped();
+        }
+    }
+
     fn abort_of(&self, launcher: &Arc<StreamState>) {
         let _turn = lock(&self.turn);
         if self.executions.is_launched_by(launcher) {
@@ -208,16 +217,21 @@ impl Graph {
         }
     }
 
-    /// Drops what the branches have.
-    fn abort_submitted(&self) {
-        self.tell_abort(self.executions.launches(true));
-        // First everywhere: fences of dropped work are done, and no branch may go on because another's are.
+    /// What the branches have is dropped from here on, in all of them before one drops any: fences of dropped
+    /// work are done, and no branch may go on because another's are.
+    fn mark_dropped(&self) {
         for stream in &self.streams {
             let newest = stream.newest();
             if !stream.has_passed(newest) {
                 stream.status().drop_through(newest);
             }
         }
+    }
+
+    /// Drops what the branches have.
+    fn abort_submitted(&self) {
+        self.tell_abort(self.executions.launches(true));
+        self.mark_dropped();
         self.streams.iter().for_each(|stream| stream.abort());
         let groups = self.tasks.iter().filter_map(|task| match &task.work {
             Work::Group(group) => Some(group),
