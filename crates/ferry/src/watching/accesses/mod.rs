@@ -145,6 +145,11 @@ fn begin(writer: &'static FactWriter) -> Option<HostWatch> {
     if !writer.wanted().accesses {
         return None;
     }
+    if is_under_valgrind() {
+        let reason = "accesses of the CPU: valgrind runs the program";
+        writer.write(&Fact::Unseen { reason: reason.into() });
+        return None;
+    }
     let _ = WRITER.set(writer);
     lines::find();
     let _ = tell_pointers(pointer_touched, lines::dump);
@@ -163,6 +168,11 @@ fn begin(writer: &'static FactWriter) -> Option<HostWatch> {
     );
     writer.write(&Fact::Unseen { reason });
     Some(HostWatch::Compared(watch))
+}
+
+/// Valgrind runs a program's threads by itself: a signal for one that waits for a page does not reach it.
+fn is_under_valgrind() -> bool {
+    std::env::var_os("LD_PRELOAD").is_some_and(|list| list.to_string_lossy().contains("vgpreload"))
 }
 
 fn trapped(writer: &'static FactWriter) -> io::Result<Arc<AccessWatch>> {
