@@ -405,8 +405,8 @@ impl Stream {
         let newest = self.newest();
         self.tell_joined(newest, JoinKind::Abort);
         // What runs on other queues ends first, and this stream is told: otherwise it would pass the op that
-        // waits for that work, and its waiters with it, while bytes still move. Told so, it passes what it had
-        // to do before that, for which some of that work may wait.
+        // waits for that work, and its waiters with it, while bytes still move. Told so, it passes what it
+        // had to do before that, for which some of that work may wait.
         self.state.nested().iter().for_each(|work| work.mark_dropped_of(&self.state));
         let passed = self.status().passed();
         self.abort_nested(|ticket| {

@@ -25,8 +25,8 @@ impl StreamState {
 
 /// Work that an op of a stream stands for and that runs on queues of its own.
 pub(crate) trait NestedWork: Send + Sync {
-    /// Marks what this stream has launched as dropped, if some of it waits for ops of the stream that have not
-    /// passed: an abort of the stream passes these, and what waits for them must not begin.
+    /// Marks what this stream has launched as dropped, if some of it waits for ops of the stream that have
+    /// not passed: an abort of the stream passes these, and what waits for them must not begin.
     fn mark_dropped_of(&self, launcher: &Arc<StreamState>);
 
     /// Drops what this stream has launched and has not begun, and stops what runs; returns when no byte of it
