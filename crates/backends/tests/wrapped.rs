@@ -259,8 +259,7 @@ fn copies(runtime: &Runtime) -> Vec<u8> {
     copy(&stream, Rows::linear(late.base, sealed.base, DESCRIPTOR_LEN));
     submit(&stream, |_| {
         let through = Through::Descriptor { at: late.at, user: late.base };
-        let resolver = runtime.memory().clone();
-        Op::CopyThrough(Box::new(Indirect { call: "test", device: 0, through, resolver }))
+        Op::CopyThrough(Indirect { call: "test", device: 0, through })
     });
     let back = alloc(runtime, Home::Host, LEN);
     copy(&stream, Rows::linear(back.base, there.base, LEN));

@@ -5,7 +5,7 @@
 //! an earlier op of the stream may write it. A keyed digest over its fields, the seal, tells a descriptor
 //! from other bytes.
 
-use crate::{DeviceId, Error, Kind, Plan, Result, sync::Arc};
+use crate::{DeviceId, Error, Kind, Plan, Recent, Result, Segment};
 use std::fmt;
 
 /// 64-bit words of a descriptor: mark, source, destination, length, the stamps of source and destination,
@@ -16,8 +16,9 @@ pub const DESCRIPTOR_LEN: usize = 8 * DESCRIPTOR_WORDS;
 /// The first word of every descriptor.
 pub const MARK: u64 = u64::from_le_bytes(*b"ferrydsc");
 
-/// A late-bound copy inside one device.
-#[derive(Clone)]
+/// A late-bound copy inside one device. The status of its queue has what plans it
+/// ([`Status::resolver`](crate::Status::resolver)).
+#[derive(Clone, Copy, Debug)]
 pub struct Indirect {
     /// The call that asked for it, for the message when it fails.
     pub call: &'static str,
@@ -25,8 +26,6 @@ pub struct Indirect {
     pub device: DeviceId,
     /// Where the addresses are read.
     pub through: Through,
-    /// What plans the copy when its addresses are known.
-    pub resolver: Arc<dyn Resolver>,
 }
 
 /// Where a late-bound copy finds its addresses.
@@ -90,6 +89,15 @@ pub trait Resolver: Send + Sync {
     /// `device`.
     fn plan(&self, ends: (usize, usize, usize), device: DeviceId) -> Result<Plan>;
 
+    /// As `plan`, in less time, for a copy in one piece between memory like that of the last one with the same
+    /// `recent`. `None` if that cannot be said: `plan` says what is right or wrong.
+    fn plan_linear(
+        &self,
+        ends: (usize, usize, usize),
+        device: DeviceId,
+        recent: &mut Recent,
+    ) -> Option<Segment>;
+
     /// The key that descriptors are sealed with.
     fn seal_key(&self) -> u64;
 
@@ -103,24 +111,53 @@ pub trait Resolver: Send + Sync {
 
 impl Indirect {
     /// Reads the addresses, through `word` which reads 64 bits at an engine address, and has the core plan
-    /// the copy.
-    pub fn resolve(&self, word: impl Fn(usize) -> u64) -> Result<Plan> {
-        let (dst, src, len) = match self.through {
-            Through::Descriptor { at, user } => {
-                let words = std::array::from_fn(|index| word(at + 8 * index));
-                open(self.resolver.seal_key(), words).ok_or_else(|| self.is_not_sealed(user))?
-            }
-            Through::Cells { dst, src, len } => {
-                let end = |cell: Cell| (word(cell.at) as usize).wrapping_add(cell.offset);
-                (end(dst), end(src), len)
-            }
-        };
-        self.resolver.plan((dst, src, len), self.device).map_err(|why| {
+    /// the copy: by the `resolver` of the queue's status.
+    pub fn resolve(&self, resolver: Option<&dyn Resolver>, word: impl Fn(usize) -> u64) -> Result<Plan> {
+        let resolver = resolver.ok_or_else(|| self.has_no_runtime())?;
+        let (dst, src, len) = self.ends(resolver, word).map_err(|user| self.is_not_sealed(user))?;
+        resolver.plan((dst, src, len), self.device).map_err(|why| {
             Kind::BadDescriptor.because(format!(
                 "{}: {len} bytes from {src:#x} to {dst:#x}, as read from {} when the copy ran: {why}",
                 self.call, self.through
             ))
         })
+    }
+
+    /// The copy in the engine's addresses, if [`Resolver::plan_linear`] knows it; [`resolve`](Self::resolve)
+    /// handles everything else.
+    #[inline]
+    pub fn resolve_linear(
+        &self,
+        resolver: &dyn Resolver,
+        recent: &mut Recent,
+        word: impl Fn(usize) -> u64,
+    ) -> Option<Segment> {
+        resolver.plan_linear(self.ends(resolver, word).ok()?, self.device, recent)
+    }
+
+    /// The destination, source and length that are read now; the descriptor's address, if that was not
+    /// sealed.
+    #[inline]
+    fn ends(
+        &self,
+        resolver: &dyn Resolver,
+        word: impl Fn(usize) -> u64,
+    ) -> Result<(usize, usize, usize), usize> {
+        match self.through {
+            Through::Descriptor { at, user } => {
+                let words = std::array::from_fn(|index| word(at + 8 * index));
+                open(resolver.seal_key(), words).ok_or(user)
+            }
+            Through::Cells { dst, src, len } => {
+                let end = |cell: Cell| (word(cell.at) as usize).wrapping_add(cell.offset);
+                Ok((end(dst), end(src), len))
+            }
+        }
+    }
+
+    #[cold]
+    fn has_no_runtime(&self) -> Error {
+        Kind::BadDescriptor.because(format!("{}: the runtime was closed before the copy ran", self.call))
     }
 
     #[cold]
@@ -141,15 +178,6 @@ impl fmt::Display for Through {
                 write!(f, "the pointers at {:#x} (destination) and {:#x} (source)", dst.user, src.user)
             }
         }
-    }
-}
-
-impl fmt::Debug for Indirect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Indirect")
-            .field("call", &self.call)
-            .field("through", &self.through)
-            .finish_non_exhaustive()
     }
 }
 

@@ -61,7 +61,9 @@ pub use memory::{
 };
 pub use observe::{DeviceEngine, DeviceTime, Fate, JoinKind, Observer, Observers, Seen};
 pub use op::{Fill, Op};
-pub use plan::{Chunk, Ends, Linear, Misfit, Pieces, Plan, Route, Rows, Runs, Segment, SegmentSink, Sizes};
+pub use plan::{
+    Chunk, Ends, Linear, Misfit, Pieces, Plan, Recent, Route, Rows, Runs, Segment, SegmentSink, Sizes,
+};
 pub use queue::{Queue, QueueOptions};
 pub use recorder::Recorder;
 pub use reduce::Reduction;

@@ -22,7 +22,7 @@ pub enum Op {
     /// Move bytes as planned.
     Copy(Plan),
     /// Move bytes between addresses that are read when the work runs.
-    CopyThrough(Box<Indirect>),
+    CopyThrough(Indirect),
     /// Write a pattern.
     Fill(Fill),
     /// Combine memory of a device with other memory of it.

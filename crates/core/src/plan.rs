@@ -11,7 +11,7 @@ pub(crate) mod runs;
 pub(crate) mod segments;
 
 use crate::{Kind, Origin, Result, block::Block, uses::Touched};
-pub use linear::Linear;
+pub use linear::{Linear, Recent};
 pub use pieces::Pieces;
 use pieces::Store;
 pub use rows::{Ends, Misfit, Route, Rows};

@@ -10,11 +10,11 @@ pub(crate) mod share;
 
 use crate::{
     Backend, Block, CopyFaults, DeviceId, DeviceMemory, Fence, Halt, JoinKind, Memory, Observer, Observers,
-    Queue, QueueOptions, RECLAIM_TIMEOUT, Request, Result, Status, Stream,
+    Queue, QueueOptions, RECLAIM_TIMEOUT, Request, Resolver, Result, Status, Stream,
     faulty::FaultyQueue,
     queue::unshared,
     submissions::StreamState,
-    sync::{Arc, AtomicU64, CachePadded, Ordering, lock},
+    sync::{Arc, AtomicU64, CachePadded, Ordering, Weak, lock},
 };
 use std::time::Duration;
 
@@ -145,7 +145,8 @@ impl Runtime {
         queue: impl FnOnce(Arc<Status>) -> Result<Box<dyn Queue>>,
     ) -> Result<Arc<Stream>> {
         let id = self.born.fetch_add(1, Ordering::Relaxed);
-        let status = Status::new(id, self.observers.clone());
+        let resolver: Weak<dyn Resolver> = Arc::<Memory>::downgrade(&self.memory);
+        let status = Status::new(id, self.observers.clone()).resolving_with(resolver);
         let status = Arc::new(match halt {
             Some(halt) => status.under(halt.clone()),
             None => status,

@@ -2,10 +2,10 @@
 //! yet.
 
 use crate::{
-    Error, Fate, Halt, Kind, Observer, Observers, Plan, Point, Rows, Ticket,
+    Error, Fate, Halt, Kind, Observer, Observers, Plan, Point, Resolver, Rows, Ticket,
     fence::survives,
     observe::DeviceTime,
-    sync::{Arc, AtomicBool, AtomicU64, CachePadded, Mutex, Ordering, lock},
+    sync::{Arc, AtomicBool, AtomicU64, CachePadded, Mutex, Ordering, Weak, lock},
 };
 use std::{mem, ops::RangeInclusive, sync::OnceLock};
 
@@ -23,6 +23,8 @@ pub struct Status {
     /// The newest such ticket that was reported.
     told: AtomicU64,
     halt: Option<Arc<Halt>>,
+    /// Plans late-bound copies. It refers to the streams, so they do not keep it.
+    resolver: Option<Weak<dyn Resolver>>,
     /// A failure of this stream stops all that share the halt.
     trips: AtomicBool,
     observers: Option<Arc<Observers>>,
@@ -63,6 +65,7 @@ impl Status {
             dropped: AtomicU64::new(0),
             told: AtomicU64::new(0),
             halt: None,
+            resolver: None,
             trips: AtomicBool::new(false),
             observers,
             failures: Mutex::default(),
@@ -75,9 +78,25 @@ impl Status {
         }
     }
 
-    /// The status of a queue that does some work of a stream's beside it: its points are of no stream.
-    pub fn of_no_stream() -> Self {
+    /// The status of a queue of no stream: so are its points.
+    pub(crate) fn of_no_stream() -> Self {
         Status::new(NO_STREAM, None)
+    }
+
+    /// The status of a queue that does some work of this one's stream beside it.
+    pub fn beside(&self) -> Self {
+        Status { resolver: self.resolver.clone(), ..Status::of_no_stream() }
+    }
+
+    /// Has late-bound copies planned by `resolver`.
+    pub fn resolving_with(mut self, resolver: Weak<dyn Resolver>) -> Self {
+        self.resolver = Some(resolver);
+        self
+    }
+
+    /// What plans the late-bound copies of the queue. `None` where the runtime is gone, or there was none.
+    pub fn resolver(&self) -> Option<Arc<dyn Resolver>> {
+        self.resolver.as_ref()?.upgrade()
     }
 
     /// What a fence behind the op `ticket` stands for.

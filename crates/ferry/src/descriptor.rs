@@ -163,12 +163,10 @@ impl Stream {
             let note = format!("{descriptor:?} is not on the stream's device, which is {device}");
             return Err(Kind::BadRoute.because(note));
         }
-        let memory = self.runtime().core.memory();
-        let make = |look: &Memory| {
-            let at = look.place(words.addr(), 8 * words.len(), Access::Read)?.engine_address(words.addr());
+        let make = |memory: &Memory| {
+            let at = memory.place(words.addr(), 8 * words.len(), Access::Read)?.engine_address(words.addr());
             let through = Through::Descriptor { at, user: words.addr() };
-            let late = Indirect { call: "Stream::run", device, through, resolver: memory.clone() };
-            Ok::<_, Error>(Op::CopyThrough(Box::new(late)))
+            Ok::<_, Error>(Op::CopyThrough(Indirect { call: "Stream::run", device, through }))
         };
         // SAFETY: the op reads the descriptor, which is known memory; what it names is looked up when it
         // runs.

@@ -68,9 +68,7 @@ pub unsafe fn memcpy_async(here: &Here, desc: usize, kind: i32, stream: usize) -
             }
             let at = engine_address(&place, desc, DESCRIPTOR_LEN)?;
             let through = Through::Descriptor { at, user: desc };
-            let memory = target.engine.runtime.memory().clone();
-            let late = Box::new(Indirect { call, device, through, resolver: memory });
-            Ok::<_, ferry_core::Error>(Op::CopyThrough(late))
+            Ok::<_, ferry_core::Error>(Op::CopyThrough(Indirect { call, device, through }))
         };
         // SAFETY: the op reads the descriptor, which is known memory; what it names is looked up when it
         // runs.
@@ -118,9 +116,7 @@ pub unsafe fn memcpy_async_with_offset(
                 Ok(Cell { at, user: end.cell, offset: end.offset })
             };
             let through = Through::Cells { dst: cell(dst)?, src: cell(src)?, len: count };
-            let memory = target.engine.runtime.memory().clone();
-            let late = Box::new(Indirect { call, device, through, resolver: memory });
-            Ok::<_, ferry_core::Error>(Op::CopyThrough(late))
+            Ok::<_, ferry_core::Error>(Op::CopyThrough(Indirect { call, device, through }))
         };
         // SAFETY: the op reads the two cells, which are known memory; what they name is looked up when it
         // runs.

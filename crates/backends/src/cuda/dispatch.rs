@@ -77,7 +77,7 @@ impl OpQueue {
 
     /// A queue over a stream. Its next op has the ticket after `last`.
     pub fn over(gpu: &Arc<Gpu>, stream: Arc<Stream>, status: Arc<Status>, last: Ticket) -> OpQueue {
-        let descriptors = DescriptorCopies::new(gpu.descriptors.clone());
+        let descriptors = DescriptorCopies::new(gpu.descriptors.clone(), status.clone());
         let (watcher, clock) = (gpu.watcher.clone(), gpu.clock.clone());
         let progress = StreamProgress::new(stream, status, watcher, clock, descriptors.clone());
         let lane = Lane::new(progress, descriptors.clone(), last);
@@ -103,9 +103,9 @@ impl OpQueue {
     #[inline(never)]
     fn submit_other(&self, op: Op) -> Ticket {
         match op {
-            Op::CopyThrough(through) => match DescriptorCopies::read_by_gpu(&self.lane.progress, &through) {
-                Some(at) => self.coalescer.submit_descriptor(at, through),
-                None => self.lane.submit(self.coalescer.late_bound(through)),
+            Op::CopyThrough(late) => match DescriptorCopies::read_by_gpu(&self.lane.progress, &late) {
+                Some(at) => self.coalescer.submit_descriptor(at, late),
+                None => self.lane.submit(self.coalescer.late_bound(late)),
             },
             op => self.lane.submit(self.task(op)),
         }
@@ -137,7 +137,7 @@ impl OpQueue {
             Op::Copy(plan) => OpTask::Copy(plan),
             Op::Fill(fill) if fill.device.is_some() => OpTask::Fill(fill),
             Op::Fill(fill) => OpTask::HostFill(fill),
-            Op::CopyThrough(through) => OpTask::LateBound(self.coalescer.late_bound(through)),
+            Op::CopyThrough(late) => OpTask::LateBound(self.coalescer.late_bound(late)),
             Op::Reduce(reduction) => OpTask::Reduce(reduction),
             Op::Wait(fence) => OpTask::Wait(WaitFor { fences: vec![fence], then: None }),
             Op::After(after) => {

@@ -24,7 +24,7 @@ use super::{
 };
 use fence::LaneFence;
 use ferry_core::{
-    Fence, Indirect, Kind, Status, Ticket,
+    Fence, Kind, Status, Ticket,
     fence::{survives, tell},
     sync::{Arc, AtomicBool, AtomicU64, CachePadded, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
@@ -97,9 +97,6 @@ struct LaneState {
     spinners: usize,
     /// What the first op waits for, while the lane is blocked.
     blocker: Option<Arc<dyn Fence>>,
-    /// What the descriptor copies in this lane have in common, as long as there are any. It refers to the
-    /// memory, which refers to the streams.
-    late: Option<Indirect>,
     waiting: Waiters,
 }
 
@@ -189,15 +186,9 @@ impl Lane {
 
     /// Adds a task and tells the engine if the lane has no owner.
     fn push(self: &Arc<Self>, make: impl FnOnce(Ticket) -> Task) -> Ticket {
-        self.push_shared(|ticket, _| make(ticket))
-    }
-
-    /// As [`push`](Self::push), with what the tasks of the lane share.
-    fn push_shared(self: &Arc<Self>, make: impl FnOnce(Ticket, &mut Option<Indirect>) -> Task) -> Ticket {
         let mut state = lock(&self.state);
         let ticket = self.submitted.load(Ordering::Relaxed) + 1;
-        let task = make(ticket, &mut state.late);
-        state.work.push_back(task);
+        state.work.push_back(make(ticket));
         self.submitted.store(ticket, Ordering::Release);
         if self.pace.is_some() {
             self.push_paced(state, ticket);
@@ -341,7 +332,7 @@ impl Lane {
                 self.announce();
             }
             if hand.front().is_some_and(Task::is_late_bound) {
-                late.load(|| lock(&self.state).late.clone());
+                late.load(&self.status);
             }
             if singly == 0 && !has_begun && !hand.is_empty() {
                 let gathered = self.gather(&hand, &turn, &mut late);
@@ -394,7 +385,7 @@ impl Lane {
                 self.status.tell_next(|observer, op| observer.suspended(op));
             }
             if let Some(later) = hand.get(PREFETCH_DISTANCE) {
-                later.prefetch(&mut late);
+                later.prefetch(&late);
             }
             if let Some(later) = hand.get(2 * PREFETCH_DISTANCE) {
                 later.prefetch_cells();
@@ -454,7 +445,7 @@ impl Lane {
         lost.iter_mut().for_each(Task::stop);
         state.phase = Phase::Idle;
         self.status.pass(self.submitted.load(Ordering::Relaxed));
-        drop(self.forget_late(state));
+        drop(state);
         self.dispose(lost);
         self.announce();
     }
@@ -466,9 +457,6 @@ impl Lane {
         let mut state = lock(&self.state);
         state.spare = if empty.capacity() <= MAX_SPARE_CAPACITY { empty } else { VecDeque::new() };
         state.phase = if state.work.is_empty() { Phase::Idle } else { Phase::Ready };
-        if state.phase == Phase::Idle {
-            state = self.forget_late(state);
-        }
         self.stay_near(turn, state)
     }
 
@@ -498,14 +486,6 @@ impl Lane {
         }
         let is_ours = calls > 0 || state.callers == 0 || !state.is_at_call();
         (state.phase == Phase::Ready && is_ours && self.is_due()).then(|| self.take(&mut state))
-    }
-
-    /// The lane has no work. What refers to the memory goes without the lock: it may be the last that does.
-    fn forget_late<'a>(&'a self, mut state: MutexGuard<'a, LaneState>) -> MutexGuard<'a, LaneState> {
-        let Some(late) = state.late.take() else { return state };
-        drop(state);
-        drop(late);
-        lock(&self.state)
     }
 
     /// One more op is complete. Only the owner calls this.
@@ -554,7 +534,6 @@ impl Lane {
         let mut state = self.restore(hand);
         if state.work.is_empty() {
             state.phase = Phase::Idle;
-            drop(self.forget_late(state));
         } else {
             self.make_ready(state);
         }

@@ -9,13 +9,14 @@ use crate::bytes::{
     copy::{self, Cursor},
     reduce,
 };
-use crate::pool::Job;
+use crate::{os::fault::Fault, pool::Job};
 use ferry_core::{
-    Fence, Fill, Indirect, Op, Pieces, Plan, Reduction, Result, Rows, Segment, Status,
+    DeviceId, Fence, Fill, Indirect, Op, Pieces, Plan, Recent, Reduction, Resolver, Result, Rows, Segment,
+    Status,
     indirect::{DESCRIPTOR_LEN, DESCRIPTOR_WORDS, Through},
     sync::Arc,
 };
-use std::{cell::Cell, mem, ops::Range, slice};
+use std::{mem, ops::Range, slice};
 
 /// What is moved before the thread that moves it looks up: a timeout or an abort waits no longer than this.
 pub const SLICE: usize = 1 << 20;
@@ -34,9 +35,8 @@ pub enum Task {
     Team(OwnedTeam),
     /// A copy whose addresses are read when its turn comes.
     Through(Box<Indirect>),
-    /// The same through a descriptor, at the engine's and the user's address. What such copies of a lane have
-    /// in common is with the lane: [`LateBinding`].
-    Descriptor { at: usize, user: usize },
+    /// The same through a descriptor, at the engine's and the user's address.
+    Descriptor { at: usize, user: usize, call: &'static str, device: DeviceId },
     /// A pattern.
     Fill { dst: usize, len: usize, done: usize, pattern: [u8; 4] },
     /// Memory combined with other memory.
@@ -69,29 +69,61 @@ pub enum StepOutcome {
     Call(Job),
 }
 
-/// What the descriptor copies of a lane have in common. Its owner takes a copy along: each op would count a
-/// reference otherwise, and give memory back that another CPU has allocated.
+/// What plans the late-bound copies of a lane. Its owner keeps it for as long as there is work: each op would
+/// count a reference otherwise.
 #[derive(Default)]
-pub struct LateBinding(Option<Indirect>);
+pub struct LateBinding {
+    resolver: Option<Arc<dyn Resolver>>,
+    /// Between which memory the last one was.
+    recent: Recent,
+}
 
 impl LateBinding {
-    /// A copy of what the lane has.
-    pub fn load(&mut self, common: impl FnOnce() -> Option<Indirect>) {
-        if self.0.is_none() {
-            self.0 = common();
+    /// What the lane's status has.
+    pub fn load(&mut self, status: &Status) {
+        if self.resolver.is_none() {
+            self.resolver = status.resolver();
         }
     }
 
-    /// The lane has no more such copies for now.
+    /// The lane has no more work for now.
     pub fn clear(&mut self) {
-        self.0 = None;
+        self.resolver = None;
     }
 
-    /// The copy through this descriptor; `None` before it was loaded.
-    fn of(&mut self, at: usize, user: usize) -> Option<&Indirect> {
-        let late = self.0.as_mut()?;
-        late.through = Through::Descriptor { at, user };
-        Some(late)
+    /// Plans the copy, as its addresses are now.
+    fn plan(&self, copy: &Indirect) -> Result<Plan> {
+        let words = words_of(copy).map_err(|fault| {
+            fault.of(&format!("{}: the addresses read when the copy ran", copy.call), "read")
+        })?;
+        copy.resolve(self.resolver.as_deref(), words)
+    }
+
+    /// What the copy moves, if that is told in less time than [`plan`](Self::plan) takes.
+    #[inline]
+    fn segment(&mut self, copy: &Indirect) -> Option<Segment> {
+        copy.resolve_linear(self.resolver.as_deref()?, &mut self.recent, words_of(copy).ok()?)
+    }
+
+    /// Where the copy through the descriptor at `at` begins at both ends, in the engine's addresses, as it is
+    /// now: it may say something else when its turn comes.
+    fn peek(&self, at: usize) -> Option<(usize, usize)> {
+        // SAFETY: the descriptor lies in known memory, which stays until the op has passed.
+        let [_, src, dst] = unsafe { copy::words::<3>(at) }.ok()?;
+        let at = |addr: u64| self.resolver.as_deref()?.engine_address(addr as usize);
+        Some((at(dst)?, at(src)?))
+    }
+}
+
+impl From<Indirect> for Task {
+    #[inline]
+    fn from(late: Indirect) -> Task {
+        match late.through {
+            Through::Descriptor { at, user } => {
+                Task::Descriptor { at, user, call: late.call, device: late.device }
+            }
+            Through::Cells { .. } => Task::Through(Box::new(late)),
+        }
     }
 }
 
@@ -100,7 +132,7 @@ impl From<Op> for Task {
     fn from(op: Op) -> Task {
         match op {
             Op::Copy(plan) => Task::from(plan),
-            Op::CopyThrough(through) => Task::Through(through),
+            Op::CopyThrough(late) => Task::from(late),
             Op::Fill(Fill { dst, len, pattern, .. }) => Task::Fill { dst, len, done: 0, pattern },
             Op::Reduce(reduction) => Task::Reduce { reduction, done: 0 },
             Op::Wait(fence) => Task::Wait(fence),
@@ -168,6 +200,19 @@ impl Task {
         }
     }
 
+    /// The copy, if its addresses are read when its turn comes.
+    #[inline]
+    fn late_bound(&self) -> Option<Indirect> {
+        match self {
+            Task::Through(late) => Some(**late),
+            Task::Descriptor { at, user, call, device } => {
+                let through = Through::Descriptor { at: *at, user: *user };
+                Some(Indirect { call, device: *device, through })
+            }
+            _ => None,
+        }
+    }
+
     /// Whether its addresses are read when its turn comes.
     #[inline]
     pub fn is_late_bound(&self) -> bool {
@@ -192,9 +237,7 @@ impl Task {
     pub fn segment(&self, late: &mut LateBinding) -> Option<Segment> {
         let segment = match self {
             Task::Linear { dst, src, len, done: 0 } => Segment { dst: *dst, src: *src, len: *len },
-            Task::Through(through) => resolve(through).ok()?.pieces().one_row()?,
-            Task::Descriptor { at, user } => resolve(late.of(*at, *user)?).ok()?.pieces().one_row()?,
-            _ => return None,
+            _ => late.segment(&self.late_bound()?)?,
         };
         Some(segment).filter(|segment| segment.len <= QUICK_BYTES)
     }
@@ -202,7 +245,7 @@ impl Task {
     /// Where the addresses of a copy are read, if they are read when it runs.
     pub fn cells(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let cells = match self {
-            Task::Through(through) => match through.through {
+            Task::Through(late) => match late.through {
                 Through::Descriptor { at, .. } => [at..at + DESCRIPTOR_LEN, 0..0],
                 Through::Cells { dst, src, .. } => {
                     [dst.at..dst.at + size_of::<u64>(), src.at..src.at + size_of::<u64>()]
@@ -243,17 +286,16 @@ impl Task {
     /// A copy whose addresses are read when its turn comes becomes one of known addresses.
     #[inline]
     fn bind(&mut self, status: &Status, late: &mut LateBinding) -> Result<()> {
-        let plan = match self {
-            Task::Through(through) => resolve(through)?,
-            Task::Descriptor { at, user } => {
-                resolve(late.of(*at, *user).expect("loaded, as long as a lane has such copies"))?
-            }
-            _ => return Ok(()),
-        };
+        let Some(copy) = self.late_bound() else { return Ok(()) };
         if status.is_observed() {
+            let plan = late.plan(&copy)?;
             status.tell_resolved(status.passed() + 1, &plan);
+            *self = Task::from(plan);
+        } else if let Some(Segment { dst, src, len }) = late.segment(&copy) {
+            *self = Task::Linear { dst, src, len, done: 0 };
+        } else {
+            *self = Task::from(late.plan(&copy)?);
         }
-        *self = Task::from(plan);
         Ok(())
     }
 
@@ -303,11 +345,11 @@ impl Task {
 
     /// Prefetches the memory of work whose turn comes soon.
     #[inline]
-    pub fn prefetch(&self, late: &mut LateBinding) {
+    pub fn prefetch(&self, late: &LateBinding) {
         match self {
             Task::Linear { dst, src, .. } => copy::prefetch(*dst, *src),
-            Task::Descriptor { at, user } => {
-                if let Some((dst, src)) = late.of(*at, *user).and_then(peek) {
+            Task::Descriptor { at, .. } => {
+                if let Some((dst, src)) = late.peek(*at) {
                     copy::prefetch(dst, src);
                 }
             }
@@ -368,43 +410,25 @@ impl Task {
     }
 }
 
-/// Where the copy begins at both ends, in the engine's addresses, as its descriptor says now: it may say
-/// something else when its turn comes.
-fn peek(through: &Indirect) -> Option<(usize, usize)> {
-    let Through::Descriptor { at, .. } = through.through else { return None };
-    // SAFETY: the descriptor lies in known memory, which stays until the op has passed.
-    let [_, src, dst] = unsafe { copy::words::<3>(at) }.ok()?;
-    let at = |addr: u64| through.resolver.engine_address(addr as usize);
-    Some((at(dst)?, at(src)?))
-}
-
-/// Reads the addresses of a copy and plans it.
-fn resolve(through: &Indirect) -> Result<Plan> {
-    let met = Cell::new(None);
-    let failed = |fault| {
-        met.set(Some(fault));
-        0
-    };
-    let plan = match through.through {
-        Through::Descriptor { at, .. } => {
-            // SAFETY: the descriptor lies in known memory, which stays until the op has passed.
-            let words = unsafe { copy::words::<DESCRIPTOR_WORDS>(at) };
-            through.resolve(|addr| match &words {
-                Ok(words) => words[(addr - at) / size_of::<u64>()],
-                Err(fault) => failed(*fault),
-            })
-        }
-        Through::Cells { .. } => through.resolve(|addr| {
-            // SAFETY: as above, of a cell.
-            unsafe { copy::words::<1>(addr) }.map_or_else(failed, |[word]| word)
-        }),
-    };
-    match met.take() {
-        None => plan,
-        Some(fault) => {
-            Err(fault.of(&format!("{}: the addresses read when the copy ran", through.call), "read"))
+/// What gives the words in which a late-bound copy finds its addresses, by their addresses: read now.
+#[inline]
+fn words_of(copy: &Indirect) -> Result<impl Fn(usize) -> u64, Fault> {
+    let through = copy.through;
+    let mut words = [0; DESCRIPTOR_WORDS];
+    // SAFETY: the descriptor, or a cell, lies in known memory, which stays until the op has passed.
+    unsafe {
+        match through {
+            Through::Descriptor { at, .. } => words = copy::words(at)?,
+            Through::Cells { dst, src, .. } => {
+                [words[0]] = copy::words(dst.at)?;
+                [words[1]] = copy::words(src.at)?;
+            }
         }
     }
+    Ok(move |addr| match through {
+        Through::Descriptor { at, .. } => words[(addr - at) / size_of::<u64>()],
+        Through::Cells { dst, .. } => words[usize::from(addr != dst.at)],
+    })
 }
 
 #[cfg(all(test, not(loom)))]

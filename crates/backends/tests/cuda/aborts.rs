@@ -244,7 +244,7 @@ fn a_function_behind_a_failure_that_stops_all_is_dropped() {
     submit(&stream, || {
         Op::Fill(Fill { dst: slot.at, len: DESCRIPTOR_LEN, pattern: [1; 4], device: Some(0) })
     });
-    submit(&stream, || through(&gpu, Through::Descriptor { at: slot.at, user: slot.base }));
+    submit(&stream, || through(Through::Descriptor { at: slot.at, user: slot.base }));
     let ran = Arc::new(Mutex::new(false));
     let told = ran.clone();
     stream.call(move || *told.lock().unwrap() = true).expect("submitted");

@@ -43,7 +43,7 @@ fn a_stream_that_its_owner_has_destroyed_is_never_asked() {
     let words = locked(&gpu, &descriptor(&gpu, to.base, from.base, 4096));
     submit(&ours, || Op::Fill(Fill { dst: from.at, len: 4096, pattern: [7; 4], device: Some(0) }));
     linear(&ours, slot.base, words.base, DESCRIPTOR_LEN);
-    submit(&ours, || through(&gpu, Through::Descriptor { at: slot.at, user: slot.base }));
+    submit(&ours, || through(Through::Descriptor { at: slot.at, user: slot.base }));
     ours.call(|| ()).expect("submitted");
     let (fence, mark, after) = (ours.fence().expect("a fence"), ours.mark().expect("marked"), ours.newest());
     ours.synchronize(MINUTE).expect("done");
@@ -81,7 +81,7 @@ fn meets_itself() {
         unsafe { ptr::write(cells.base as *mut [usize; 2], [there.base; 2]) };
         let cell =
             |index: usize, offset| Cell { at: cells.at + 8 * index, user: cells.base + 8 * index, offset };
-        submit(&stream, || through(&gpu, Through::Cells { dst: cell(0, to), src: cell(1, from), len }));
+        submit(&stream, || through(Through::Cells { dst: cell(0, to), src: cell(1, from), len }));
         stream.synchronize(MINUTE).expect("done");
         want.copy_within(from..from + len, to);
         assert!(fetch(&gpu, there.base, want.len()) == want, "{len} bytes from {from} to {to}");
@@ -208,7 +208,7 @@ fn a_descriptor_stays_in_the_stream_when_failures_come_to_stop_all() {
         let ours = gpu.stream_under(Some(&halt), 0, QueueOptions::default()).expect("a stream");
         let their_stream = adopt(&other, ours.share().expect("shared"));
         submit(&ours, || Op::Fill(Fill { dst: to.at, len: 64, pattern: [1; 4], device: Some(0) }));
-        let copy = || through(&gpu, Through::Descriptor { at: slot.at, user: slot.base });
+        let copy = || through(Through::Descriptor { at: slot.at, user: slot.base });
         let follow = || {
             submit(&ours, copy);
             linear(&their_stream, target.base, to.base, 64);

@@ -3,8 +3,8 @@
 use super::{lost::in_child, *};
 use ferry_core::indirect::{self, DESCRIPTOR_WORDS};
 
-fn copy_through(gpu: &Runtime, at: &Block, offset: usize) -> Op {
-    through(gpu, Through::Descriptor { at: at.at + offset, user: at.base + offset })
+fn copy_through(at: &Block, offset: usize) -> Op {
+    through(Through::Descriptor { at: at.at + offset, user: at.base + offset })
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn descriptors_are_read_when_the_copy_runs() {
         submit(&stream, || Op::Fill(Fill { dst: to.at, len: MIB, pattern: [0x55; 4], device: Some(0) }));
         linear(&stream, slot.base + at, words.base, DESCRIPTOR_LEN);
         linear(&stream, from.base, source.base, MIB);
-        submit(&stream, || through(&gpu, Through::Descriptor { at: slot.at + at, user: slot.base + at }));
+        submit(&stream, || through(Through::Descriptor { at: slot.at + at, user: slot.base + at }));
         drop(open);
         stream.synchronize(MINUTE).expect("done");
         let mut want = vec![0x55; MIB];
@@ -44,7 +44,7 @@ fn memory_around_the_users() {
     let words = locked(&gpu, &descriptor(&gpu, there.base, there.base + 4096, 4096));
     linear(&stream, slot.base, words.base, DESCRIPTOR_LEN);
     // Takes memory for what descriptor copies need, next to what was allocated last.
-    submit(&stream, || copy_through(&gpu, &slot, 0));
+    submit(&stream, || copy_through(&slot, 0));
     stream.synchronize(MINUTE).expect("done");
     let blocks = [&slot, &there, &words];
     let is_users =
@@ -66,7 +66,7 @@ fn a_descriptor_may_move_within_overlapping_memory_and_over_itself() {
     let mut want = noise(8, len + 100);
     want[40..][..DESCRIPTOR_LEN].copy_from_slice(&descriptor(&gpu, there.base, there.base + 7, len));
     linear(&stream, there.base, locked(&gpu, &want).base, want.len());
-    submit(&stream, || through(&gpu, Through::Descriptor { at: there.at + 40, user: there.base + 40 }));
+    submit(&stream, || through(Through::Descriptor { at: there.at + 40, user: there.base + 40 }));
     stream.synchronize(MINUTE).expect("done");
     want.copy_within(7..7 + len, 0);
     assert!(fetch(&gpu, there.base, want.len()) == want);
@@ -86,7 +86,7 @@ fn a_bad_descriptor_touches_nothing_and_is_told_at_synchronize() {
         submit(&stream, || Op::Fill(Fill { dst: from.at, len: 4096, pattern: [2; 4], device: Some(0) }));
         linear(&stream, slot.base, bent.base, DESCRIPTOR_LEN);
         let before = stream.mark().expect("marked");
-        let copy = || through(&gpu, Through::Descriptor { at: slot.at, user: slot.base });
+        let copy = || through(Through::Descriptor { at: slot.at, user: slot.base });
         (0..40).for_each(|_| submit(&stream, copy));
         let after = stream.mark().expect("marked");
         let why = stream.synchronize(MINUTE).expect_err("a bad descriptor");
@@ -170,7 +170,7 @@ fn many_copies_in_a_row_are_done_as_if_one_after_the_other() {
             // Held, so that all are there before the first one runs.
             let open = block(&stream);
             for number in 0..COUNT {
-                submit(&stream, || copy_through(&gpu, &there, DESCRIPTORS + number * DESCRIPTOR_LEN));
+                submit(&stream, || copy_through(&there, DESCRIPTORS + number * DESCRIPTOR_LEN));
             }
             drop(open);
             let told = stream.synchronize(MINUTE).err();
@@ -221,7 +221,7 @@ fn other_work_keeps_its_place_among_copies_through_descriptors() {
                     if what == 3 {
                         stream.mark().expect("marked");
                     }
-                    submit(&stream, || copy_through(&gpu, &slots, number * DESCRIPTOR_LEN));
+                    submit(&stream, || copy_through(&slots, number * DESCRIPTOR_LEN));
                 }
             }
         }
@@ -243,16 +243,16 @@ fn a_descriptor_of_memory_that_is_gone_touches_nothing_and_is_told() {
             let words = locked(&gpu, &descriptor(&gpu, dst.base, src.base, 4096));
             submit(&stream, || Op::Fill(Fill { dst: stays.at, len: 4096, pattern: [7; 4], device: Some(0) }));
             linear(&stream, slot.base, words.base, DESCRIPTOR_LEN);
-            submit(&stream, || copy_through(&gpu, &slot, 0));
+            submit(&stream, || copy_through(&slot, 0));
             stream.synchronize(MINUTE).expect("it is there");
             submit(&stream, || Op::Fill(Fill { dst: stays.at, len: 4096, pattern: [8; 4], device: Some(0) }));
             let open = block(&stream);
             if is_queued {
-                submit(&stream, || copy_through(&gpu, &slot, 0));
+                submit(&stream, || copy_through(&slot, 0));
             }
             gpu.free(goes.base, |_| Ok(())).expect("freed");
             if !is_queued {
-                submit(&stream, || copy_through(&gpu, &slot, 0));
+                submit(&stream, || copy_through(&slot, 0));
             }
             drop(open);
             let why = stream.synchronize(MINUTE).expect_err("it is gone");
@@ -277,7 +277,7 @@ fn a_descriptor_of_an_address_that_was_given_out_anew_is_told() {
     if new.base != old.base {
         return eprintln!("the driver gave another address: nothing to try");
     }
-    submit(&stream, || copy_through(&gpu, &slot, 0));
+    submit(&stream, || copy_through(&slot, 0));
     let why = stream.synchronize(MINUTE).expect_err("of another allocation");
     assert_eq!(why.kind, Kind::BadDescriptor, "{why}");
     assert!(why.note.contains("set it again"), "{why}");

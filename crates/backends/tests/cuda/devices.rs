@@ -122,13 +122,13 @@ fn mapped_memory_is_copied_and_named_by_descriptors() {
     let words = locked(&gpu, &descriptor(&gpu, base + 2 * len + 5, base + 7, 2 * len - 100));
     let slot = device(&gpu, DESCRIPTOR_LEN);
     linear(&stream, slot.base, words.base, DESCRIPTOR_LEN);
-    submit(&stream, || through(&gpu, Through::Descriptor { at: slot.at, user: slot.base }));
+    submit(&stream, || through(Through::Descriptor { at: slot.at, user: slot.base }));
     stream.synchronize(MINUTE).expect("done");
     let mut want = read(&source);
     want.copy_within(7..7 + 2 * len - 100, 2 * len + 5);
     assert!(fetch(&gpu, base, 4 * len) == want);
     gpu.unmap(base).expect("unmapped");
-    submit(&stream, || through(&gpu, Through::Descriptor { at: slot.at, user: slot.base }));
+    submit(&stream, || through(Through::Descriptor { at: slot.at, user: slot.base }));
     let why = stream.synchronize(MINUTE).expect_err("nothing is mapped there");
     assert_eq!(why.kind, Kind::BadDescriptor, "{why}");
     drop(pieces);

@@ -354,9 +354,9 @@ fn descriptors(gpu: &Runtime, copies: &[(usize, usize, usize)]) -> Block {
 }
 
 /// Submits a copy through the descriptor of this number.
-fn follow(gpu: &Runtime, stream: &Stream, slots: &Block, number: usize) {
+fn follow(stream: &Stream, slots: &Block, number: usize) {
     let offset = number * DESCRIPTOR_LEN;
-    submit(stream, || through(gpu, Through::Descriptor { at: slots.at + offset, user: slots.base + offset }));
+    submit(stream, || through(Through::Descriptor { at: slots.at + offset, user: slots.base + offset }));
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn descriptors_that_are_gathered_are_followed_in_order() {
         });
         let open = held.then(|| block(&stream));
         linear(&stream, there.base, source.base, PIECE);
-        (0..count - 1).for_each(|number| follow(&gpu, &stream, &slots, number));
+        (0..count - 1).for_each(|number| follow(&stream, &slots, number));
         linear(&stream, there.base, source.base, 1);
         drop(open);
         stream.synchronize(MINUTE).expect("done");
@@ -385,7 +385,7 @@ fn descriptors_that_are_gathered_are_followed_in_order() {
     let bad = slots.base + 700 * DESCRIPTOR_LEN;
     submit(&stream, || Op::Fill(Fill { dst: bad, len: 8, pattern: [9; 4], device: Some(0) }));
     stream.synchronize(MINUTE).expect("done");
-    (600..800).for_each(|number| follow(&gpu, &stream, &slots, number));
+    (600..800).for_each(|number| follow(&stream, &slots, number));
     let why = stream.synchronize(MINUTE).expect_err("a bad one");
     assert!(why.kind == Kind::BadDescriptor && why.note.contains(&format!("{bad:#x}")), "{why}");
 }
@@ -400,7 +400,7 @@ fn a_descriptor_that_waits_may_come_to_name_mapped_memory() {
     linear(&stream, there.base, source.base, 4096);
     let slots = device(&gpu, DESCRIPTOR_LEN);
     let open = block(&stream);
-    (0..3).for_each(|_| follow(&gpu, &stream, &slots, 0));
+    (0..3).for_each(|_| follow(&stream, &slots, 0));
     let base = gpu.reserve(MIB, MIB, 0, Purpose::Mappings).expect("addresses");
     let piece = gpu.physical(0, 4096, 4096).expect("memory");
     gpu.map(base, &piece).expect("mapped");
@@ -431,7 +431,7 @@ fn a_stream_that_nobody_asks_about_is_known_to_pass_its_work() {
     let slots = descriptors(&gpu, &[(there.base, source.base, PIECE)]);
     let shared = stream(&gpu);
     shared.share().expect("shared");
-    passes(&shared, 100_000, || follow(&gpu, &shared, &slots, 0));
+    passes(&shared, 100_000, || follow(&shared, &slots, 0));
     // Now and then one, when the one before is done: nobody has to wake for that.
     let (alone, target) =
         (gpu.stream(0, QueueOptions::default()).expect("a stream"), locked(&gpu, &[0; PIECE]));

@@ -158,13 +158,8 @@ fn block(stream: &Stream) -> Blocker {
     blocker
 }
 
-fn through(runtime: &Runtime, through: Through) -> Op {
-    Op::CopyThrough(Box::new(Indirect {
-        call: "test",
-        device: 0,
-        through,
-        resolver: runtime.memory().clone(),
-    }))
+fn through(through: Through) -> Op {
+    Op::CopyThrough(Indirect { call: "test", device: 0, through })
 }
 
 fn descriptor(runtime: &Runtime, dst: usize, src: usize, len: usize) -> Vec<u8> {
@@ -373,7 +368,7 @@ fn pointer_cells_are_read_when_the_copy_runs() {
     for home in [cells, addresses] {
         let cell =
             |index: usize, offset| Cell { at: home.at + 8 * index, user: home.base + 8 * index, offset };
-        let copy = || through(&gpu, Through::Cells { dst: cell(0, 3), src: cell(1, 100), len: 5000 });
+        let copy = || through(Through::Cells { dst: cell(0, 3), src: cell(1, 100), len: 5000 });
         // SAFETY: 16 bytes of page-locked memory that nothing in flight uses.
         unsafe { ptr::write(addresses.base as *mut [usize; 2], [to.base, from.base]) };
         let open = block(&stream);
@@ -660,7 +655,7 @@ fn a_lost_gpu_fails_every_call_and_hangs_none() {
     let slot = device(&gpu, DESCRIPTOR_LEN);
     linear(&stream, slot.base, words.base, DESCRIPTOR_LEN);
     // Sealed, and yet wrong: what the core would never seal.
-    submit(&stream, || through(&gpu, Through::Descriptor { at: slot.at, user: slot.base }));
+    submit(&stream, || through(Through::Descriptor { at: slot.at, user: slot.base }));
     let (told, hear) = mpsc::channel();
     stream.call(move || told.send(()).expect("heard")).expect("submitted");
     let fence = stream.fence().expect("a fence");

@@ -55,7 +55,7 @@ pub(super) enum RepeatedOp {
     Copy(Plan),
     /// A copy in one piece, and the registered memory that it uses.
     Linear(Linear, Touched),
-    CopyThrough(Box<Indirect>),
+    CopyThrough(Indirect),
     Fill(Fill),
     Reduce(Box<Reduction>),
 }
@@ -90,7 +90,7 @@ impl RepeatedOp {
         match self {
             RepeatedOp::Copy(plan) => Op::Copy(plan.clone()),
             RepeatedOp::Linear(copy, touched) => Op::Copy(Plan::from(*copy).touching(touched.clone())),
-            RepeatedOp::CopyThrough(late) => Op::CopyThrough(late.clone()),
+            RepeatedOp::CopyThrough(late) => Op::CopyThrough(*late),
             RepeatedOp::Fill(fill) => Op::Fill(*fill),
             RepeatedOp::Reduce(reduction) => Op::Reduce(reduction.clone()),
         }

@@ -51,9 +51,9 @@ impl From<Linear> for Plan {
     }
 }
 
-/// The two blocks of a stream's last copy.
+/// The two blocks of the last copy: where the next one is between the same, no table is asked.
 #[derive(Default)]
-pub(crate) struct Recent {
+pub struct Recent {
     dst: Lookup,
     src: Lookup,
     /// The blocks are what they were as long as nothing has left the address table since.

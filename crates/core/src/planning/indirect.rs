@@ -1,7 +1,7 @@
 //! Sealing descriptors, and planning late-bound copies when a backend has read their addresses.
 
 use crate::{
-    Block, DeviceId, Ends, Home, Kind, Memory, Place, Plan, Result, Rows,
+    Block, DeviceId, Ends, Home, Kind, Memory, Place, Plan, Recent, Result, Rows, Segment,
     indirect::{DESCRIPTOR_WORDS, Resolver, seal},
 };
 
@@ -36,6 +36,17 @@ impl Resolver for Memory {
     fn plan(&self, (dst, src, len): (usize, usize, usize), device: DeviceId) -> Result<Plan> {
         let rows = Rows::linear(dst, src, len);
         Plan::new([rows], self, |_, ends| self.are_inside(ends, device)).map_err(|misfit| misfit.error)
+    }
+
+    fn plan_linear(
+        &self,
+        ends: (usize, usize, usize),
+        device: DeviceId,
+        recent: &mut Recent,
+    ) -> Option<Segment> {
+        let fits = |ends: &Ends| self.are_inside(ends, device).is_ok();
+        let copy = recent.find(ends, device as i32, self.table(), fits, |_| ())?;
+        Some(copy.segment())
     }
 
     fn seal_key(&self) -> u64 {

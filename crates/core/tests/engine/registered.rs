@@ -107,9 +107,7 @@ const USES: [Use; 10] = [
     ("a pointer in it", |site, stream| {
         let cell = |user| Cell { at: user, user, offset: 0 };
         let through = Through::Cells { dst: cell(site.other.base), src: cell(BASE + 8), len: 8 };
-        let memory = site.runtime.memory().clone();
-        let late = Indirect { call: "a test", device: 0, through, resolver: memory };
-        site.submit(stream, || Op::CopyThrough(Box::new(late.clone())));
+        site.submit(stream, || Op::CopyThrough(Indirect { call: "a test", device: 0, through }));
     }),
     ("a copy behind fences", |site, stream| {
         let made = || Plan::new([Rows::linear(BASE, site.device.base, 64)], site.runtime.memory(), any);

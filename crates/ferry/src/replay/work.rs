@@ -94,7 +94,7 @@ impl Pass<'_> {
         };
         let make = |memory: &Memory| {
             let op = match through {
-                Some(through) => late_bound(&self.runtime, stream, through),
+                Some(through) => late_bound(stream, through),
                 None => planned(memory, &self.memory, work)?,
             };
             Ok::<_, Error>(if fences.is_empty() { op } else { Op::After(Box::new((fences.clone(), op))) })
@@ -141,9 +141,8 @@ fn planned(memory: &Memory, replay: &ReplayMemory, work: &RecordedWork) -> Resul
     }
 }
 
-fn late_bound(runtime: &ferry_core::Runtime, stream: &Stream, through: Through) -> Op {
-    let resolver = runtime.memory().clone();
-    Op::CopyThrough(Box::new(Indirect { call: "ferry replay", device: stream.device(), through, resolver }))
+fn late_bound(stream: &Stream, through: Through) -> Op {
+    Op::CopyThrough(Indirect { call: "ferry replay", device: stream.device(), through })
 }
 
 /// The rows of a rectangle in addresses of the replay.

@@ -40,8 +40,8 @@ impl Coalescer {
     }
 
     /// A copy whose addresses are read when it runs, as a task.
-    pub fn late_bound(&self, through: Box<Indirect>) -> LateBoundCopy {
-        LateBoundCopy { through, descriptors: self.descriptors.clone() }
+    pub fn late_bound(&self, late: Indirect) -> LateBoundCopy {
+        LateBoundCopy { late, descriptors: self.descriptors.clone() }
     }
 
     /// Submits a small copy: takes it into the window if there is something to wait for. It is sent soon,
@@ -65,9 +65,8 @@ impl Coalescer {
     }
 
     /// Submits a copy through a descriptor at `at`, which the GPU is to read, in the same way.
-    pub fn submit_descriptor(&self, at: usize, through: Box<Indirect>) -> Ticket {
-        let mut left = Some(through);
-        let take = |left: &mut Option<Box<Indirect>>| left.take().expect("it is added once");
+    pub fn submit_descriptor(&self, at: usize, late: Indirect) -> Ticket {
+        let key = self.descriptors.seal_key();
         let offer = || {
             // Expected before it can be sent.
             let mut in_flight = self.descriptors.in_flight();
@@ -75,14 +74,12 @@ impl Coalescer {
                 RunKind::Descriptors,
                 || self.lane.progress.passed(),
                 |run, ticket| {
-                    let through = take(&mut left);
-                    run.add_descriptor(DescriptorOp { ticket, at, key: through.resolver.seal_key() });
-                    in_flight.add(ticket, at, through);
+                    run.add_descriptor(DescriptorOp { ticket, at, key });
+                    in_flight.add(ticket, at, late);
                 },
             )
         };
-        let offered = self.offered(offer);
-        offered.unwrap_or_else(|| self.lane.submit(self.late_bound(take(&mut left))))
+        self.offered(offer).unwrap_or_else(|| self.lane.submit(self.late_bound(late)))
     }
 
     #[inline(always)]

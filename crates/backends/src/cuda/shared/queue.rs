@@ -98,7 +98,8 @@ impl SharedQueue {
         // Work in the stream reads them.
         front.lane.stream().retain(device.words.clone());
         device.preload.load_all(&device.gpu)?;
-        let side = OpQueue::new(&device.gpu, StreamKind::Beside, Arc::new(Status::of_no_stream()))?;
+        let side =
+            OpQueue::new(&device.gpu, StreamKind::Beside, Arc::new(front.lane.progress.status.beside()))?;
         for queue in [&front, &side] {
             queue.lane.stream().bounce(&current)?;
         }
@@ -187,7 +188,7 @@ impl SharedQueue {
             Op::Copy(plan) => {
                 !plan.pieces().is_empty() && (plan.is_plain() || plan.route() == Route::HostToHost)
             }
-            Op::CopyThrough(through) => !is_for_gpu(through, self.status()),
+            Op::CopyThrough(late) => !is_for_gpu(late, self.status()),
             Op::Fill(fill) => fill.device.is_none(),
             Op::Reduce(_) => false,
             Op::Wait(fence) => !is_in_stream(fence),

@@ -3,8 +3,7 @@
 use super::Lane;
 use crate::host::task::Task;
 use ferry_core::{
-    Fence, Indirect, Linear, Mark, Op, Queue, Result, Segment, Ticket,
-    indirect::Through,
+    Fence, Linear, Mark, Op, Queue, Result, Segment, Ticket,
     sync::{Arc, Ordering},
 };
 
@@ -23,39 +22,11 @@ impl LaneQueue {
         }));
         LaneQueue(lane)
     }
-
-    /// Adds a copy whose addresses are read when it runs. If it goes through a descriptor, as the others in
-    /// the lane do, the task says no more than where that is.
-    fn push_late(&self, through: Box<Indirect>) -> Ticket {
-        let Through::Descriptor { at, user } = through.through else {
-            return self.0.push(|_| Task::Through(through));
-        };
-        let mut given = Some(through);
-        let ticket = self.0.push_shared(|_, late| {
-            let through = given.as_ref().expect("just given");
-            let is_alike = |late: &Indirect| {
-                (late.call, late.device) == (through.call, through.device)
-                    && Arc::ptr_eq(&late.resolver, &through.resolver)
-            };
-            match late {
-                None => *late = given.take().map(|through| *through),
-                Some(late) if is_alike(late) => {}
-                Some(_) => return Task::Through(given.take().expect("just given")),
-            }
-            Task::Descriptor { at, user }
-        });
-        // What is left of it goes without the lock.
-        drop(given);
-        ticket
-    }
 }
 
 impl Queue for LaneQueue {
     unsafe fn submit(&self, op: Op) -> Result<Ticket> {
         self.0.engine.fork.is_no_child()?;
-        if let Op::CopyThrough(through) = op {
-            return Ok(self.push_late(through));
-        }
         let work = Task::from(op);
         Ok(self.0.push(|_| work))
     }
