@@ -10,18 +10,21 @@
 
 use super::{
     pacer::Pacer,
+    sleepers::{Sleeper, Sleepers},
     team::{MIN_TEAM_BYTES, OpenTeams, Team, TeamPortions},
 };
-#[cfg(not(loom))]
-use crate::os::threads::IDLE;
 use crate::{
     litter::Litter,
-    os::{fork::ForkMark, page::SMALLEST_PAGE, threads::spawn},
+    os::{
+        fork::ForkMark,
+        page::SMALLEST_PAGE,
+        threads::{IDLE, spawn},
+    },
     pool::{Job, Pool, no_thread},
 };
 use ferry_core::{
     Pieces, Result,
-    sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, spin_loop},
+    sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, lock, spin_loop},
 };
 use std::{
     any::Any,
@@ -69,8 +72,6 @@ pub struct Engine {
     callers: AtomicUsize,
     /// Large copies that others may help with.
     teams: OpenTeams,
-    /// Wakes a worker that sleeps.
-    wake: Condvar,
     /// CPUs that the process may use.
     cpus: usize,
     max_workers: usize,
@@ -102,25 +103,24 @@ pub struct Engine {
 #[derive(Default)]
 struct Ready {
     lanes: VecDeque<Arc<dyn RunQueue>>,
-    sleeping: usize,
+    sleepers: Sleepers,
     workers: usize,
 }
 
 /// Which worker is missing for the work there is.
-#[derive(Clone, Copy)]
 enum Missing {
     /// There are enough.
     Nothing,
     /// One that sleeps, to be woken.
-    Sleeper,
+    Sleeper(Arc<Sleeper>),
     /// One that is to be started, and has this number.
     Worker(usize),
 }
 
 impl Ready {
     fn missing(&mut self, most: usize) -> Missing {
-        if self.sleeping > 0 {
-            return Missing::Sleeper;
+        if let Some(sleeper) = self.sleepers.take() {
+            return Missing::Sleeper(sleeper);
         }
         if self.workers >= most {
             return Missing::Nothing;
@@ -166,7 +166,6 @@ impl Engine {
             spinning: AtomicUsize::new(0),
             callers: AtomicUsize::new(0),
             teams: OpenTeams::default(),
-            wake: Condvar::new(),
             cpus,
             max_workers: cpus.clamp(1, MAX_WORKERS),
             spins: cpus > 1,
@@ -207,7 +206,7 @@ impl Engine {
     fn summon(self: &Arc<Self>, missing: Missing) {
         match missing {
             Missing::Nothing => {}
-            Missing::Sleeper => self.wake.notify_one(),
+            Missing::Sleeper(sleeper) => sleeper.wake(),
             Missing::Worker(number) => self.hire(number),
         }
     }
@@ -236,8 +235,7 @@ impl Engine {
     /// others later.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        drop(lock(&self.ready));
-        self.wake.notify_all();
+        lock(&self.ready).sleepers.wake_all();
     }
 
     /// Nanoseconds since the engine was made: the clock of its devices.
@@ -396,12 +394,13 @@ impl Engine {
 
     /// A worker's life.
     pub(super) fn serve(self: &Arc<Self>) {
-        while let Some(lane) = self.next_lane() {
+        let sleeper = Sleeper::new();
+        while let Some(lane) = self.next_lane(&sleeper) {
             lane.run_as_worker();
         }
     }
 
-    fn next_lane(self: &Arc<Self>) -> Option<Arc<dyn RunQueue>> {
+    fn next_lane(self: &Arc<Self>, sleeper: &Arc<Sleeper>) -> Option<Arc<dyn RunQueue>> {
         if !self.has_ready() {
             self.look_around();
         }
@@ -427,25 +426,24 @@ impl Engine {
                 ready.workers = ready.workers.saturating_sub(1);
                 return None;
             }
-            ready.sleeping += 1;
-            (ready, has_rested) = self.rest(ready);
-            ready.sleeping -= 1;
+            ready.sleepers.add(sleeper);
+            (ready, has_rested) = self.rest(ready, sleeper);
+            // One that was taken out to be woken looks once more.
+            has_rested &= ready.sleepers.remove(sleeper);
         }
     }
 
     /// Sleeps until it is woken, or for so long that this worker is no longer needed: then it returns true.
     #[cfg(not(loom))]
-    fn rest<'a>(&self, ready: MutexGuard<'a, Ready>) -> (MutexGuard<'a, Ready>, bool) {
-        let (ready, time) =
-            self.wake.wait_timeout(ready, IDLE).unwrap_or_else(|poisoned| poisoned.into_inner());
-        (ready, time.timed_out())
+    fn rest<'a>(&self, ready: MutexGuard<'a, Ready>, sleeper: &Sleeper) -> (MutexGuard<'a, Ready>, bool) {
+        sleeper.sleep(ready, IDLE)
     }
 
     /// In a model there is no time: a worker has either all of it or none.
     #[cfg(loom)]
-    fn rest<'a>(&'a self, ready: MutexGuard<'a, Ready>) -> (MutexGuard<'a, Ready>, bool) {
+    fn rest<'a>(&'a self, ready: MutexGuard<'a, Ready>, sleeper: &Sleeper) -> (MutexGuard<'a, Ready>, bool) {
         if !self.ends_when_idle {
-            return (self.wake.wait(ready).expect("no panic"), false);
+            return sleeper.sleep(ready, IDLE);
         }
         drop(ready);
         loom::thread::yield_now();

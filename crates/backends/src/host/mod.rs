@@ -16,6 +16,7 @@ mod lane;
 mod pacer;
 mod region;
 pub mod schedule;
+mod sleepers;
 mod task;
 mod team;
 

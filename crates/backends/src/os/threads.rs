@@ -28,6 +28,13 @@ pub const IDLE: Duration = Duration::from_secs(2);
 /// How many threads of ours there are.
 static OURS: AtomicUsize = AtomicUsize::new(0);
 
+/// The CPU that the thread runs on, which may be another one by now.
+pub fn current_cpu() -> usize {
+    // SAFETY: it takes no arguments.
+    let cpu = if cfg!(loom) { 0 } else { unsafe { libc::sched_getcpu() } };
+    usize::try_from(cpu).unwrap_or(0)
+}
+
 /// Starts a thread that takes none of the signals sent to the process. Faults of its own code stay its own.
 #[cfg(not(loom))]
 pub fn spawn(name: String, stack: usize, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
