@@ -11,7 +11,7 @@
 use super::{
     pacer::Pacer,
     sleepers::{Sleeper, Sleepers},
-    team::{MIN_TEAM_BYTES, OpenTeams, Team, TeamPortions},
+    team::{MIN_TEAM_BYTES, OpenTeams, Team, TeamPortions, TeamWork},
 };
 use crate::{
     litter::Litter,
@@ -58,6 +58,12 @@ const WORKER_STACK: usize = 1 << 20;
 pub trait RunQueue: Send + Sync {
     /// Runs it on the calling thread, a worker, unless another thread has taken it in the meantime.
     fn run_as_worker(self: Arc<Self>);
+
+    /// What tells it from others.
+    fn number(&self) -> usize;
+
+    /// Has a thread that waits for it help with its large copy. Returns whether one does.
+    fn bring_waiter(&self) -> bool;
 }
 
 /// The threads and what they share.
@@ -290,13 +296,22 @@ impl Engine {
         }
     }
 
-    /// Has others help with this copy from here on.
-    pub fn open_team(self: &Arc<Self>, team: Team) -> OwnedTeam {
-        let team = Arc::new(team);
+    /// Has others help with this copy of `queue` from here on: a thread that waits for it, if there is one,
+    /// and workers if there are more CPUs than two.
+    pub fn open_team(
+        self: &Arc<Self>,
+        work: TeamWork,
+        portions: TeamPortions,
+        queue: &dyn RunQueue,
+    ) -> OwnedTeam {
+        let team = Arc::new(Team::new(work, portions, queue.number(), self.cpus));
         self.teams.add(team.clone());
-        // A worker looks at the teams once more, under this lock, before it sleeps.
-        let missing = self.missing(&mut lock(&self.ready));
-        self.summon(missing);
+        let waiters = usize::from(queue.bring_waiter());
+        if self.cpus > 1 + waiters {
+            // A worker looks at the teams once more, under this lock, before it sleeps.
+            let missing = self.missing(&mut lock(&self.ready));
+            self.summon(missing);
+        }
         OwnedTeam { team, engine: self.clone(), closed: false }
     }
 

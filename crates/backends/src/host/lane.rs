@@ -179,11 +179,6 @@ impl Lane {
         lane
     }
 
-    /// What tells this lane from others.
-    fn number(&self) -> usize {
-        ptr::from_ref(self).addr()
-    }
-
     /// Adds a task and tells the engine if the lane has no owner.
     fn push(self: &Arc<Self>, make: impl FnOnce(Ticket) -> Task) -> Ticket {
         let mut state = lock(&self.state);
@@ -378,7 +373,7 @@ impl Lane {
             if !has_begun {
                 self.tell_begun(follows_at_once);
             }
-            let step = item.step(&self.status, &self.engine, self.number(), &mut late);
+            let step = item.step(&self.status, &self.engine, &**self, &mut late);
             has_begun = matches!(step, StepOutcome::More);
             has_passed = matches!(step, StepOutcome::Done);
             if !matches!(step, StepOutcome::Done) {
@@ -615,6 +610,24 @@ impl RunQueue for Lane {
             None => run(),
             Some(pace) => pace.pacer.serve(run),
         }
+    }
+
+    fn number(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
+    /// One that spins sees the copy itself; one that sleeps is woken, and looks for it under the lock before
+    /// it sleeps.
+    fn bring_waiter(&self) -> bool {
+        if !self.takes_helpers() {
+            return false;
+        }
+        let state = lock(&self.state);
+        if state.spinners == 0 && state.waiting.has_sleepers() {
+            self.wake.notify_all();
+            return true;
+        }
+        state.spinners > 0
     }
 }
 

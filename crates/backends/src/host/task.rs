@@ -2,8 +2,8 @@
 //! between them is what a submission costs.
 
 use super::{
-    engine::{Engine, OwnedTeam},
-    team::{Team, TeamWork},
+    engine::{Engine, OwnedTeam, RunQueue},
+    team::TeamWork,
 };
 use crate::bytes::{
     copy::{self, Cursor},
@@ -165,7 +165,7 @@ impl Task {
         &mut self,
         status: &Status,
         engine: &Arc<Engine>,
-        lane: usize,
+        queue: &dyn RunQueue,
         late: &mut LateBinding,
     ) -> StepOutcome {
         if let Task::Call(_) = self {
@@ -177,7 +177,7 @@ impl Task {
             if is_late_bound && !self.is_quick() {
                 return Ok(false); // only now is it known how long it takes
             }
-            self.form_team(engine, lane);
+            self.form_team(engine, queue);
             self.advance(status)
         });
         match moved {
@@ -366,8 +366,7 @@ impl Task {
     }
 
     /// Asks others to help with a large copy or fill that has not begun.
-    fn form_team(&mut self, engine: &Arc<Engine>, lane: usize) {
-        let cpus = engine.cpus();
+    fn form_team(&mut self, engine: &Arc<Engine>, queue: &dyn RunQueue) {
         let (whole, portions) = match self {
             Task::Linear { dst, src, len, done: 0 } if *len >= engine.min_team => {
                 let rows = Rows::linear(*dst, *src, *len);
@@ -385,7 +384,7 @@ impl Task {
             }
             _ => return,
         };
-        *self = Task::Team(engine.open_team(Team::new(whole, portions, lane, cpus)));
+        *self = Task::Team(engine.open_team(whole, portions, queue));
     }
 
     /// Whether it runs a function of the user's, at once or when fences are done.

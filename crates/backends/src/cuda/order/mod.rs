@@ -17,7 +17,6 @@ pub mod congestion;
 pub mod failures;
 pub mod fence;
 pub mod gpu_clock;
-pub mod hazards;
 pub mod host_work;
 pub mod lane;
 pub mod progress;

@@ -6,9 +6,11 @@
 //! begins, and portions are done one after the other. Copies through descriptors are runs of their own, since
 //! their addresses are not known yet.
 
-use crate::bytes::overlap::is_overlapping;
+use crate::bytes::{
+    hazards::{are_independent, hazards},
+    overlap::is_overlapping,
+};
 use crate::cuda::{
-    order::hazards::{are_independent, hazards},
     order::spin_lock::{Lock, acquire},
     stream::planner::Direction,
 };
@@ -16,7 +18,7 @@ use ferry_core::{
     Segment, Ticket,
     sync::{AtomicU64, CachePadded, Ordering},
 };
-use std::mem;
+use std::{iter, mem};
 
 /// After so many copies of a busy queue that were not coalesced the sender is asked to poll its window:
 /// there may be many more.
@@ -158,7 +160,8 @@ impl Run {
 
     /// The copies in portions to be done one after the other; those of one portion are independent.
     pub fn portions(&self) -> impl Iterator<Item = &[Segment]> {
-        let mut ends = if are_independent(&self.segments) { Vec::new() } else { hazards(&self.segments) };
+        let mut ends =
+            if are_independent(&self.segments, iter::empty()) { Vec::new() } else { hazards(&self.segments) };
         ends.push(self.segments.len());
         let mut from = 0;
         ends.into_iter().map(move |end| &self.segments[mem::replace(&mut from, end)..end])

@@ -47,7 +47,7 @@ impl LaneFence {
         state.waiting.sleep(self.ticket);
         lane.want(&state);
         let is_theirs = state.phase != Phase::Ready || !lane.takes_helpers();
-        if !self.has_passed() && is_theirs {
+        if !self.has_passed() && is_theirs && !lane.wants_help() {
             let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             state = wait_on(&lane.wake, state, lane.pace_sleep(limit));
         }

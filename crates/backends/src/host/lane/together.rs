@@ -20,7 +20,7 @@ impl Lane {
             Quantum::Helper { ticket, .. } => ticket.saturating_sub(self.status.passed()) as usize,
             Quantum::Worker { .. } => usize::MAX,
         };
-        gather(hand, most, late, &self.engine, self.number())
+        gather(hand, most, late, &self.engine, self)
     }
 
     /// Whether nobody is told of each op, and somebody may help. Where a failure stops all, nothing behind an

@@ -4,17 +4,21 @@
 use ferry_core::Segment;
 use std::{collections::BTreeMap, ops::Range};
 
-/// Whether no copy meets another one. False as well where that takes long to tell; [`hazards`] knows.
-pub fn are_independent(segments: &[Segment]) -> bool {
+/// Whether no copy meets another one, or writes what is read at `also_read`. False as well where that takes
+/// long to tell; [`hazards`] knows.
+pub fn are_independent(segments: &[Segment], also_read: impl Iterator<Item = Range<usize>>) -> bool {
     let (to, from) = (hull(segments, |copy| copy.dst), hull(segments, |copy| copy.src));
-    let reads_elsewhere = to.end <= from.start || from.end <= to.start;
+    let is_beside = |range: &Range<usize>| to.end <= range.start || range.end <= to.start;
+    let reads_elsewhere = is_beside(&from);
+    let mut also_read = also_read.filter(|range| !range.is_empty() && !is_beside(range)).peekable();
     let ascend = segments.windows(2).all(|pair| pair[0].dst + pair[0].len <= pair[1].dst);
-    if ascend && reads_elsewhere {
+    if ascend && reads_elsewhere && also_read.peek().is_none() {
         return true;
     }
     let Some(mut written) = Written::room_for(segments) else { return false };
-    let is_read = |written: &mut Written| segments.iter().any(|copy| written.meet(copy.src, copy.len));
-    (0..segments.len()).all(|number| written.add(number)) && (reads_elsewhere || !is_read(&mut written))
+    (0..segments.len()).all(|number| written.add(number))
+        && (reads_elsewhere || !segments.iter().any(|copy| written.meet(copy.src, copy.len)))
+        && !also_read.any(|range| written.meet(range.start, range.len()))
 }
 
 /// The addresses from the first to the last one used at one end.
@@ -131,6 +135,11 @@ impl RangeSet {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::iter;
+
+    fn are_independent(segments: &[Segment]) -> bool {
+        super::are_independent(segments, iter::empty())
+    }
 
     fn copy(dst: usize, src: usize, len: usize) -> Segment {
         Segment { dst, src, len }
@@ -170,5 +179,25 @@ mod tests {
         let crowd = large_and_small(8);
         assert!(!are_independent(&crowd) && hazards(&crowd).is_empty(), "too many in a cell");
         assert!(are_independent(&[]) && are_independent(&[copy(8, 0, 8)]));
+    }
+
+    #[test]
+    fn copies_are_apart_unless_one_writes_what_another_uses() {
+        let apart = |copies: &[(usize, usize, usize)], cell: Range<usize>| {
+            let copies: Vec<_> = copies.iter().map(|(dst, src, len)| copy(*dst, *src, *len)).collect();
+            super::are_independent(&copies, [cell].into_iter())
+        };
+        let none = 0..0;
+        assert!(apart(&[], none.clone()));
+        assert!(apart(&[(1000, 5000, 100), (1100, 5000, 100), (900, 5050, 100)], none.clone()), "neighbours");
+        assert!(!apart(&[(1000, 5000, 100), (1099, 6000, 100)], none.clone()), "two write a byte");
+        assert!(!apart(&[(1000, 5000, 100), (7000, 1099, 10)], none.clone()), "one reads what one writes");
+        assert!(!apart(&[(7000, 1099, 10), (1000, 5000, 100)], none.clone()), "in either order");
+        assert!(apart(&[(1000, 5000, 100), (7000, 1100, 10)], none.clone()), "right behind it");
+        assert!(apart(&[(1000, 5000, 100), (7000, 990, 10), (3000, 1100, 1900)], none.clone()), "between");
+        assert!(!apart(&[(1000, 1050, 100)], none), "its own source");
+        assert!(!apart(&[(1000, 5000, 100), (2000, 5000, 100)], 2099..2155), "a descriptor");
+        assert!(apart(&[(1000, 5000, 100), (2000, 5000, 100)], 2100..2156));
+        assert!(apart(&[(1000, 5000, 100), (2000, 5000, 100)], 9000..9056), "far away");
     }
 }
