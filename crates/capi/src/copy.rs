@@ -328,10 +328,13 @@ pub unsafe extern "C" fn aclrtMemcpyAsyncWithDesc(
     kind: i32,
     stream: aclrtStream,
 ) -> aclError {
-    enter(&functions::aclrtMemcpyAsyncWithDesc, |here| {
-        // SAFETY: the C contract.
-        unsafe { descriptor::memcpy_async(here, desc as usize, kind, stream as usize) }
-    })
+    let (desc, stream) = (desc as usize, stream as usize);
+    // SAFETY: the C contract.
+    let (fast, whole) = (
+        |here: &Here| unsafe { descriptor::try_fast(here, desc, kind, stream) },
+        |here: &Here| unsafe { descriptor::memcpy_async(here, desc, kind, stream) },
+    );
+    enter_fast(&functions::aclrtMemcpyAsyncWithDesc, fast, whole)
 }
 
 /// Copies inside a device between addresses that are read from two pointers when the task runs.

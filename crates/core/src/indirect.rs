@@ -67,14 +67,16 @@ pub(crate) fn seal(key: u64, src: u64, dst: u64, len: u64, stamps: [u64; 2]) -> 
 }
 
 /// The destination, source and length in a descriptor, if it was sealed with this key.
-pub fn open(key: u64, words: [u64; DESCRIPTOR_WORDS]) -> Option<(usize, usize, usize)> {
-    let [mark, src, dst, len, from, to, check] = words;
+#[inline]
+pub fn open(key: u64, words: &[u64; DESCRIPTOR_WORDS]) -> Option<(usize, usize, usize)> {
+    let [mark, src, dst, len, from, to, check] = *words;
     let is_sealed = mark == MARK && check == digest(key, [src, dst, len, from, to]);
     is_sealed.then_some((dst as usize, src as usize, len as usize))
 }
 
 /// A keyed digest of the fields. It is part of the format of a descriptor, which a backend may check on its
 /// own.
+#[inline]
 fn digest(key: u64, fields: [u64; DESCRIPTOR_WORDS - 2]) -> u64 {
     fields.iter().fold(key, |sum, word| {
         let mixed = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -114,45 +116,22 @@ impl Indirect {
     /// the copy: by the `resolver` of the queue's status.
     pub fn resolve(&self, resolver: Option<&dyn Resolver>, word: impl Fn(usize) -> u64) -> Result<Plan> {
         let resolver = resolver.ok_or_else(|| self.has_no_runtime())?;
-        let (dst, src, len) = self.ends(resolver, word).map_err(|user| self.is_not_sealed(user))?;
+        let (dst, src, len) = match self.through {
+            Through::Descriptor { at, user } => {
+                let words = std::array::from_fn(|index| word(at + 8 * index));
+                open(resolver.seal_key(), &words).ok_or_else(|| self.is_not_sealed(user))?
+            }
+            Through::Cells { dst, src, len } => {
+                let end = |cell: Cell| (word(cell.at) as usize).wrapping_add(cell.offset);
+                (end(dst), end(src), len)
+            }
+        };
         resolver.plan((dst, src, len), self.device).map_err(|why| {
             Kind::BadDescriptor.because(format!(
                 "{}: {len} bytes from {src:#x} to {dst:#x}, as read from {} when the copy ran: {why}",
                 self.call, self.through
             ))
         })
-    }
-
-    /// The copy in the engine's addresses, if [`Resolver::plan_linear`] knows it; [`resolve`](Self::resolve)
-    /// handles everything else.
-    #[inline]
-    pub fn resolve_linear(
-        &self,
-        resolver: &dyn Resolver,
-        recent: &mut Recent,
-        word: impl Fn(usize) -> u64,
-    ) -> Option<Segment> {
-        resolver.plan_linear(self.ends(resolver, word).ok()?, self.device, recent)
-    }
-
-    /// The destination, source and length that are read now; the descriptor's address, if that was not
-    /// sealed.
-    #[inline]
-    fn ends(
-        &self,
-        resolver: &dyn Resolver,
-        word: impl Fn(usize) -> u64,
-    ) -> Result<(usize, usize, usize), usize> {
-        match self.through {
-            Through::Descriptor { at, user } => {
-                let words = std::array::from_fn(|index| word(at + 8 * index));
-                open(resolver.seal_key(), words).ok_or(user)
-            }
-            Through::Cells { dst, src, len } => {
-                let end = |cell: Cell| (word(cell.at) as usize).wrapping_add(cell.offset);
-                Ok((end(dst), end(src), len))
-            }
-        }
     }
 
     #[cold]
@@ -188,13 +167,13 @@ mod tests {
     #[test]
     fn only_what_was_sealed_with_the_key_opens() {
         let words = seal(7, 0x1000, 0x2000, 64, [1 << 32 | 5, 0]);
-        assert_eq!(open(7, words), Some((0x2000, 0x1000, 64)));
-        assert_eq!(open(8, words), None, "another key");
-        assert_eq!(open(7, [0; DESCRIPTOR_WORDS]), None, "never set");
+        assert_eq!(open(7, &words), Some((0x2000, 0x1000, 64)));
+        assert_eq!(open(8, &words), None, "another key");
+        assert_eq!(open(7, &[0; DESCRIPTOR_WORDS]), None, "never set");
         for index in 0..DESCRIPTOR_WORDS {
             let mut bent = words;
             bent[index] ^= 1 << 40;
-            assert_eq!(open(7, bent), None, "word {index} changed");
+            assert_eq!(open(7, &bent), None, "word {index} changed");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! A stream: a queue of one device, the lock that orders its submissions, and its status.
 
 use crate::{
-    DeviceId, Ends, Error, Fence, Footprint, Gate, JoinKind, Linear, Mark, Memory, Observer, Observers, Op,
-    Plan, Point, Recorder, Result, Seen, Status, Ticket,
-    indirect::Through,
+    DeviceId, Ends, Error, Fence, Footprint, Gate, Indirect, JoinKind, Linear, Mark, Memory, Observer,
+    Observers, Op, Place, Plan, Point, Recorder, Result, Seen, Status, Ticket,
+    indirect::{DESCRIPTOR_LEN, Through},
     submissions::{FunctionOf, NestedWork, StreamState, Submitted},
     sync::{Arc, MutexGuard, Weak, lock},
     uses::Touched,
@@ -139,6 +139,32 @@ impl Stream {
         debug_assert_eq!(last.ticket + 1, ticket, "queues number ops and marks in order");
         (last.ticket, last.linear) = (ticket, ticket);
         then(ticket);
+        Some(ticket)
+    }
+
+    /// Submits a copy through the descriptor at `desc`, for `call`, if one lookup finds that in a block to
+    /// which `fits` agrees: it is not asked again for the same block. `None` if nothing was submitted:
+    /// [`submit`](Self::submit) does it then, or says why not.
+    ///
+    /// # Safety
+    /// As `submit`.
+    #[inline]
+    pub unsafe fn submit_descriptor(
+        &self,
+        call: &'static str,
+        desc: usize,
+        fits: impl FnOnce(&Memory, &Place) -> bool,
+    ) -> Option<Ticket> {
+        let mut last = lock(&self.state.submitted);
+        let is_plain = !last.is_diverted && !self.memory.is_unified() && !self.status().is_halted();
+        let fits = |place: &Place| fits(&self.memory, place);
+        let at = last.descriptors.find((desc, DESCRIPTOR_LEN), self.memory.table(), fits);
+        let through = Through::Descriptor { at: at.filter(|_| is_plain)?, user: desc };
+        let op = Op::CopyThrough(Indirect { call, device: self.device, through });
+        // SAFETY: as in `submit_linear`; the caller vouches for what the descriptor says.
+        let ticket = unsafe { self.state.queue.submit(op) }.ok()?;
+        debug_assert_eq!(last.ticket + 1, ticket, "queues number ops and marks in order");
+        (last.ticket, last.other) = (ticket, ticket);
         Some(ticket)
     }
 

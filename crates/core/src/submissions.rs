@@ -3,7 +3,7 @@
 
 use crate::{
     Fence, JoinKind, Queue, Recorder, Result, Status, Ticket,
-    plan::linear::Recent,
+    plan::linear::{Recent, RecentBlock},
     sync::{Arc, CachePadded, Mutex, MutexGuard, Weak, lock},
     uses::Uses,
 };
@@ -86,6 +86,8 @@ pub(crate) struct Submitted {
     pub(crate) nested: Vec<(Ticket, Weak<dyn NestedWork>)>,
     /// What the last linear copy went between.
     pub(crate) recent: Recent,
+    /// What the last descriptor lay in.
+    pub(crate) descriptors: RecentBlock,
     /// Which registered memory ops use. Linear copies are noted when the next one goes between other blocks.
     pub(crate) uses: Uses,
 }

@@ -18,7 +18,7 @@ use super::nontemporal::fence;
 use crate::os::fault::{self, Fault, guarded};
 use ferry_core::{Fill, Pieces, Plan, Result as CoreResult};
 use limits::Manner;
-use std::ptr;
+use std::{mem::MaybeUninit, ptr};
 pub use walk::ROW_COST;
 use walk::{Plain, walk};
 
@@ -229,9 +229,17 @@ fn fence_if(manner: Manner) {
 /// As for [`advance`], of the words at `addr`.
 #[inline]
 pub unsafe fn words<const N: usize>(addr: usize) -> Result<[u64; N], Fault> {
+    let mut words = MaybeUninit::uninit();
     let cell = Fill { dst: addr, len: size_of::<[u64; N]>(), pattern: [0; 4], device: None };
+    let to = words.as_mut_ptr();
     // SAFETY: the caller's promise; a few reads own nothing.
-    unsafe { guarded(|at| fault::fill_covers(&cell, at), || ptr::read_unaligned(addr as *const [u64; N])) }
+    unsafe {
+        guarded(
+            |at| fault::fill_covers(&cell, at),
+            || ptr::copy_nonoverlapping(addr as *const [u8; 8], to as *mut [u8; 8], N),
+        )?;
+        Ok(words.assume_init())
+    }
 }
 
 #[cfg(all(test, not(loom)))]

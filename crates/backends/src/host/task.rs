@@ -13,7 +13,7 @@ use crate::{os::fault::Fault, pool::Job};
 use ferry_core::{
     DeviceId, Fence, Fill, Indirect, Op, Pieces, Plan, Recent, Reduction, Resolver, Result, Rows, Segment,
     Status,
-    indirect::{DESCRIPTOR_LEN, DESCRIPTOR_WORDS, Through},
+    indirect::{self, DESCRIPTOR_LEN, DESCRIPTOR_WORDS, Through},
     sync::Arc,
 };
 use std::{mem, ops::Range, slice};
@@ -74,6 +74,8 @@ pub enum StepOutcome {
 #[derive(Default)]
 pub struct LateBinding {
     resolver: Option<Arc<dyn Resolver>>,
+    /// What descriptors are sealed with.
+    key: u64,
     /// Between which memory the last one was.
     recent: Recent,
 }
@@ -83,6 +85,7 @@ impl LateBinding {
     pub fn load(&mut self, status: &Status) {
         if self.resolver.is_none() {
             self.resolver = status.resolver();
+            self.key = self.resolver.as_ref().map_or(0, |resolver| resolver.seal_key());
         }
     }
 
@@ -99,10 +102,14 @@ impl LateBinding {
         copy.resolve(self.resolver.as_deref(), words)
     }
 
-    /// What the copy moves, if that is told in less time than [`plan`](Self::plan) takes.
+    /// What a copy through a descriptor in `device` moves, if that is told in less time than
+    /// [`plan`](Self::plan) takes.
     #[inline]
-    fn segment(&mut self, copy: &Indirect) -> Option<Segment> {
-        copy.resolve_linear(self.resolver.as_deref()?, &mut self.recent, words_of(copy).ok()?)
+    fn segment(&mut self, at: usize, device: DeviceId) -> Option<Segment> {
+        // SAFETY: the descriptor lies in known memory, which stays until the op has passed.
+        let words = unsafe { copy::words(at) }.ok()?;
+        let ends = indirect::open(self.key, &words)?;
+        self.resolver.as_deref()?.plan_linear(ends, device, &mut self.recent)
     }
 
     /// Where the copy through the descriptor at `at` begins at both ends, in the engine's addresses, as it is
@@ -237,7 +244,9 @@ impl Task {
     pub fn segment(&self, late: &mut LateBinding) -> Option<Segment> {
         let segment = match self {
             Task::Linear { dst, src, len, done: 0 } => Segment { dst: *dst, src: *src, len: *len },
-            _ => late.segment(&self.late_bound()?)?,
+            Task::Descriptor { at, device, .. } => late.segment(*at, *device)?,
+            Task::Through(copy) => late.plan(copy).ok()?.pieces().one_row()?,
+            _ => return None,
         };
         Some(segment).filter(|segment| segment.len <= QUICK_BYTES)
     }
@@ -287,15 +296,17 @@ impl Task {
     #[inline]
     fn bind(&mut self, status: &Status, late: &mut LateBinding) -> Result<()> {
         let Some(copy) = self.late_bound() else { return Ok(()) };
-        if status.is_observed() {
-            let plan = late.plan(&copy)?;
-            status.tell_resolved(status.passed() + 1, &plan);
-            *self = Task::from(plan);
-        } else if let Some(Segment { dst, src, len }) = late.segment(&copy) {
+        if let (Task::Descriptor { at, device, .. }, false) = (&self, status.is_observed())
+            && let Some(Segment { dst, src, len }) = late.segment(*at, *device)
+        {
             *self = Task::Linear { dst, src, len, done: 0 };
-        } else {
-            *self = Task::from(late.plan(&copy)?);
+            return Ok(());
         }
+        let plan = late.plan(&copy)?;
+        if status.is_observed() {
+            status.tell_resolved(status.passed() + 1, &plan);
+        }
+        *self = Task::from(plan);
         Ok(())
     }
 

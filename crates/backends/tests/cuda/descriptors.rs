@@ -144,7 +144,7 @@ fn one_after_the_other(gpu: &Runtime, arena: &mut [u8], base: usize) -> Vec<usiz
         let bytes = &arena[DESCRIPTORS + number * DESCRIPTOR_LEN..][..DESCRIPTOR_LEN];
         let word = |index: usize| u64::from_ne_bytes(bytes[8 * index..][..8].try_into().expect("8 bytes"));
         let words: [u64; DESCRIPTOR_WORDS] = std::array::from_fn(word);
-        match indirect::open(gpu.memory().seal_key(), words) {
+        match indirect::open(gpu.memory().seal_key(), &words) {
             Some((dst, src, len)) => arena.copy_within(src - base..src - base + len, dst - base),
             None => failed.push(number),
         }

@@ -126,6 +126,45 @@ impl Recent {
     }
 }
 
+/// The block of the last descriptor.
+#[derive(Default)]
+pub(crate) struct RecentBlock {
+    part: Lookup,
+    /// As in [`Recent`].
+    removals: u64,
+}
+
+impl RecentBlock {
+    /// The engine's address of `len` bytes at `addr`, if one lookup finds them and `fits` agrees, which is
+    /// not called again for the same block. Not of registered memory: who uses that is noted.
+    #[inline(always)]
+    pub(crate) fn find(
+        &mut self,
+        (addr, len): (usize, usize),
+        table: &AddressTable,
+        fits: impl FnOnce(&Place) -> bool,
+    ) -> Option<usize> {
+        if self.removals != table.removals() || !self.part.holds_all(addr, len) {
+            self.look_up((addr, len), table, fits)?;
+        }
+        Some(self.part.engine_address(addr))
+    }
+
+    #[inline(never)]
+    fn look_up(
+        &mut self,
+        (addr, len): (usize, usize),
+        table: &AddressTable,
+        fits: impl FnOnce(&Place) -> bool,
+    ) -> Option<()> {
+        // Read before the lookup: if the block leaves the table meanwhile, what is found is out of date.
+        let removals = table.removals();
+        let part = table.look_up(addr, len)?;
+        let is_good = !part.is_registered() && fits(&Place::Known(part.into()));
+        is_good.then(|| (self.part, self.removals) = (part, removals))
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

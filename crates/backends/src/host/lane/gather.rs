@@ -45,7 +45,9 @@ pub(super) fn gather(
     engine: &Arc<Engine>,
     queue: &dyn RunQueue,
 ) -> Gathering {
-    let run = hand.iter().take(most.min(MAX_OPS)).take_while(|task| task.is_small_copy()).count();
+    // Two goes are of the same length: what is left over would be too little to share.
+    let there = hand.iter().take(most.min(2 * MAX_OPS)).take_while(|task| task.is_small_copy()).count();
+    let run = if there > MAX_OPS { there / 2 } else { there };
     if run < MIN_OPS {
         return Gathering::Singly(run.max(1));
     }
