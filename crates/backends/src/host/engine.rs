@@ -74,6 +74,8 @@ pub struct Engine {
     waiting: AtomicUsize,
     /// How many workers spin now.
     spinning: AtomicUsize,
+    /// How many calls are about to bring work that several threads share.
+    expected: AtomicUsize,
     /// How many threads that have called a user's function stay near its lane.
     callers: AtomicUsize,
     /// Large copies that others may help with.
@@ -170,6 +172,7 @@ impl Engine {
             ready: Mutex::new(Ready::default()),
             waiting: AtomicUsize::new(0),
             spinning: AtomicUsize::new(0),
+            expected: AtomicUsize::new(0),
             callers: AtomicUsize::new(0),
             teams: OpenTeams::default(),
             cpus,
@@ -263,6 +266,17 @@ impl Engine {
         let missing = self.missing(&mut ready);
         drop(ready);
         self.summon(missing);
+    }
+
+    /// Has a worker be awake until what is returned is dropped, and shortly after: a call is about to bring
+    /// work that several threads share, and to wake one takes as long as much of that.
+    pub fn expect(self: &Arc<Self>) -> Expected {
+        if self.spins {
+            self.expected.fetch_add(1, Ordering::SeqCst);
+            let missing = self.missing(&mut lock(&self.ready));
+            self.summon(missing);
+        }
+        Expected(self.clone())
     }
 
     /// Which worker is missing for the work there is. A worker stops spinning, and ends, under this lock,
@@ -402,9 +416,13 @@ impl Engine {
         }
         if self.spinning.fetch_add(1, Ordering::SeqCst) < self.max_spinning {
             let is_over = || self.has_ready() || self.has_team(None) || self.closed.load(Ordering::Relaxed);
-            self.spin(|| (!is_over()).then_some(1));
+            while !self.spin(|| (!is_over()).then_some(1)) && self.is_expecting() {}
         }
         self.spinning.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn is_expecting(&self) -> bool {
+        self.expected.load(Ordering::SeqCst) > 0
     }
 
     /// A worker's life.
@@ -427,6 +445,12 @@ impl Engine {
                 self.join_team();
                 self.look_around();
                 has_rested = false;
+                ready = lock(&self.ready);
+                continue;
+            }
+            if ready.lanes.is_empty() && self.is_expecting() && self.spinning.load(Ordering::SeqCst) == 0 {
+                drop(ready);
+                self.look_around();
                 ready = lock(&self.ready);
                 continue;
             }
@@ -499,6 +523,17 @@ impl Engine {
     /// Drops functions that will not run, on a thread where their destructors may block.
     pub fn drop_later(&self, functions: impl IntoIterator<Item = Job>) {
         self.litter.add(functions, |job| self.call(job).is_ok());
+    }
+}
+
+/// Work is expected as long as this lives.
+pub struct Expected(Arc<Engine>);
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        if self.0.spins {
+            self.0.expected.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 }
 
