@@ -305,20 +305,28 @@ fn total_cost(pieces: Pieces) -> usize {
 
 /// The portions of a plan, of about `size` bytes each.
 fn cut(pieces: Pieces, size: usize) -> Vec<Portion> {
+    match pieces {
+        Pieces::Rows(rows) => cut_each(rows, size, cost),
+        Pieces::Segments(segments) => cut_each(segments, size, |segment| segment.len.max(ROW_COST)),
+    }
+}
+
+fn cut_each<P: Copy + Into<Rows>>(pieces: &[P], size: usize, cost: impl Fn(&P) -> usize) -> Vec<Portion> {
     let mut cut = Vec::new();
     let (mut first, mut collected) = (0, 0);
-    for (index, rows) in pieces.iter().enumerate() {
-        let rows = &rows;
-        let alone = cost(rows) > size && !spans_intersect(rows);
+    for (index, piece) in pieces.iter().enumerate() {
+        let cost = cost(piece);
+        let alone = cost > size && !spans_intersect(&(*piece).into());
         if first < index && (alone || collected >= size) {
             cut.push(Portion::Pieces(first..index));
             (first, collected) = (index, 0);
         }
         if alone {
-            portions::cut(rows, size, ROW_COST, |rows| rows.dst, |part| cut.push(Portion::Part(part)));
+            let rows = (*piece).into();
+            portions::cut(&rows, size, ROW_COST, |rows| rows.dst, |part| cut.push(Portion::Part(part)));
             first = index + 1;
         } else {
-            collected += cost(rows);
+            collected += cost;
         }
     }
     if first < pieces.len() {
