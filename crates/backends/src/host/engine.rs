@@ -18,7 +18,7 @@ use crate::{
     os::{
         fork::ForkMark,
         page::SMALLEST_PAGE,
-        threads::{IDLE, spawn},
+        threads::{IDLE, current_cpu, spawn},
     },
     pool::{Job, Pool, no_thread},
 };
@@ -127,7 +127,7 @@ enum Missing {
 
 impl Ready {
     fn missing(&mut self, most: usize) -> Missing {
-        if let Some(sleeper) = self.sleepers.take() {
+        if let Some(sleeper) = self.sleepers.take(current_cpu()) {
             return Missing::Sleeper(sleeper);
         }
         if self.workers >= most {
@@ -165,6 +165,12 @@ impl Engine {
         let engine = Engine { ends_when_idle: ends_at_once, ..Engine::bare(Arc::new(()), 1) };
         lock(&engine.ready).workers = 1;
         Arc::new(engine)
+    }
+
+    /// An engine without workers, whose copies two threads may share. None of them spins.
+    #[cfg(all(test, loom))]
+    pub fn modelled_for_teams() -> Arc<Engine> {
+        Arc::new(Engine { spins: false, ..Engine::bare(Arc::new(()), 2) })
     }
 
     fn bare(memory: Arc<dyn Any + Send + Sync>, cpus: usize) -> Engine {
@@ -465,7 +471,7 @@ impl Engine {
                 ready.workers = ready.workers.saturating_sub(1);
                 return None;
             }
-            ready.sleepers.add(sleeper);
+            ready.sleepers.add(sleeper, current_cpu());
             (ready, has_rested) = self.rest(ready, sleeper);
             // One that was taken out to be woken looks once more.
             has_rested &= ready.sleepers.remove(sleeper);
@@ -577,16 +583,33 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(100);
 
+    fn until(what: &str, is_so: impl Fn() -> bool) {
+        let end = Instant::now() + LIMIT;
+        while !is_so() {
+            assert!(Instant::now() < end, "{what}");
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_worker_sleeps_when_nothing_is_expected_any_more() {
+        let engine = Engine::new(Arc::new(()), 2);
+        for _ in 0..3 {
+            let expected = engine.expect();
+            until("it is awake", || engine.spinning.load(Ordering::SeqCst) == 1);
+            drop(expected);
+            until("it sleeps", || lock(&engine.ready).sleepers.count() == 1);
+        }
+        assert_eq!(lock(&engine.ready).workers, 1, "the same one each time");
+        engine.close();
+    }
+
     #[test]
     fn a_thread_with_nothing_to_do_keeps_no_memory() {
         let memory = Arc::new(());
         let engine = Engine::new(memory.clone(), 1);
         engine.call(Box::new(|| ())).expect("a thread");
-        let end = Instant::now() + LIMIT;
-        while engine.calls.idle() == 0 {
-            assert!(Instant::now() < end, "the thread does not come to rest");
-            thread::yield_now();
-        }
+        until("the thread comes to rest", || engine.calls.idle() == 1);
         drop(engine);
         assert_eq!(Arc::strong_count(&memory), 1);
     }

@@ -5,7 +5,6 @@
 //! about to submit more, while another CPU has nothing to do. So each worker says where it ran last, and one
 //! that was elsewhere is woken first.
 
-use crate::os::threads::current_cpu;
 use ferry_core::sync::{Arc, AtomicUsize, Condvar, MutexGuard, Ordering};
 use std::time::Duration;
 
@@ -44,9 +43,9 @@ impl Sleeper {
 }
 
 impl Sleepers {
-    /// The worker is about to sleep.
-    pub fn add(&mut self, sleeper: &Arc<Sleeper>) {
-        sleeper.cpu.store(current_cpu(), Ordering::Relaxed);
+    /// The worker is about to sleep, on this CPU.
+    pub fn add(&mut self, sleeper: &Arc<Sleeper>, cpu: usize) {
+        sleeper.cpu.store(cpu, Ordering::Relaxed);
         self.0.push(sleeper.clone());
     }
 
@@ -56,19 +55,53 @@ impl Sleepers {
         index.map(|index| self.0.remove(index)).is_some()
     }
 
-    /// Takes one out to be woken: the one that fell asleep last on another CPU than the caller's, if there is
-    /// one.
-    pub fn take(&mut self) -> Option<Arc<Sleeper>> {
-        let here = current_cpu();
-        let elsewhere = self.0.iter().rposition(|sleeper| sleeper.cpu.load(Ordering::Relaxed) != here);
-        match elsewhere {
-            Some(index) => Some(self.0.remove(index)),
-            None => self.0.pop(),
-        }
+    /// Takes one out to be woken by a thread on this CPU: the one that fell asleep last on another one, if
+    /// there is one.
+    pub fn take(&mut self, cpu: usize) -> Option<Arc<Sleeper>> {
+        let elsewhere = self.0.iter().rposition(|sleeper| sleeper.cpu.load(Ordering::Relaxed) != cpu);
+        elsewhere.map(|index| self.0.remove(index)).or_else(|| self.0.pop())
+    }
+
+    /// How many there are.
+    #[cfg(all(test, not(loom)))]
+    pub fn count(&self) -> usize {
+        self.0.len()
     }
 
     /// Wakes them all.
     pub fn wake_all(&mut self) {
         self.0.drain(..).for_each(|sleeper| sleeper.wake());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_ran_elsewhere_is_woken_first_and_the_latest_of_those() {
+        let workers: Vec<_> = (0..4).map(|_| Sleeper::new()).collect();
+        let mut sleepers = Sleepers::default();
+        for (worker, cpu) in workers.iter().zip([0, 1, 1, 0]) {
+            sleepers.add(worker, cpu);
+        }
+        let mut woken = |cpu| {
+            let taken = sleepers.take(cpu)?;
+            workers.iter().position(|worker| Arc::ptr_eq(worker, &taken))
+        };
+        assert_eq!(
+            [woken(0), woken(0), woken(0), woken(0), woken(0)],
+            [Some(2), Some(1), Some(3), Some(0), None]
+        );
+    }
+
+    #[test]
+    fn one_that_was_taken_is_told_from_one_whose_time_is_over() {
+        let (one, other) = (Sleeper::new(), Sleeper::new());
+        let mut sleepers = Sleepers::default();
+        sleepers.add(&one, 0);
+        sleepers.add(&other, 0);
+        assert!(sleepers.remove(&one) && !sleepers.remove(&one));
+        assert!(sleepers.take(0).is_some() && !sleepers.remove(&other));
     }
 }

@@ -252,4 +252,31 @@ mod tests {
         table.insert(block(B, LEN - 1, HOST)).expect("room");
         assert_eq!(find(), None, "shorter now");
     }
+
+    #[test]
+    fn the_block_of_a_descriptor_is_remembered_until_a_block_goes() {
+        let table = AddressTable::of([block(A, LEN, THERE), block(B, LEN, THERE)]);
+        let registered = Block { origin: Origin::Registered, ..block(0x30_0000, LEN, HOST) };
+        table.insert(registered).expect("room");
+        let mut recent = RecentBlock::default();
+        let mut asked = 0;
+        let mut find = |addr: usize, len| {
+            recent.find((addr, len), &table, |place| {
+                asked += 1;
+                place.device() == Some(0)
+            })
+        };
+        for addr in [A, A + 8, A + LEN - 56] {
+            assert_eq!(find(addr, 56), Some(addr + 0x1000_0000));
+        }
+        for (addr, len) in [(A + LEN - 55, 56), (A - 1, 56), (A, usize::MAX), (0x30_0000, 56)] {
+            assert_eq!(find(addr, len), None, "{len} bytes at {addr:#x}");
+        }
+        assert_eq!(find(A, 56), Some(A + 0x1000_0000), "what was refused changed nothing");
+        table.remove(B, |_| Ok(())).expect("there");
+        assert_eq!(find(A, 56), Some(A + 0x1000_0000));
+        table.remove(A, |_| Ok(())).expect("there");
+        assert_eq!(find(A, 56), None, "it is gone");
+        assert_eq!(asked, 2, "once for each time that it was looked up and is no registered memory");
+    }
 }

@@ -128,6 +128,20 @@ mod tests {
     }
 
     #[test]
+    fn too_few_bytes_to_share_are_gathered_for_one_thread() {
+        let memory = vec![0_u8; 1 << 20];
+        let at = |place: usize| memory.as_ptr() as usize + place * 256;
+        let hand: VecDeque<_> =
+            (0..1500).map(|i| Task::Linear { dst: at(2000 + i), src: at(i), len: 256, done: 0 }).collect();
+        let lane = lane();
+        for (most, want) in [(MIN_BYTES / 256 - 1, None), (1000, Some(1000)), (1500, Some(750))] {
+            let gathered = gather(&hand, most, &mut LateBinding::default(), &lane.engine, &*lane);
+            let count = if let Gathering::Alone(segments) = gathered { Some(segments.len()) } else { None };
+            assert_eq!(count, want, "of {most}");
+        }
+    }
+
+    #[test]
     fn gathered_or_not_the_bytes_are_those_of_one_copy_after_the_other() {
         let mut seed = 7_usize;
         let mut random = |end: usize| {

@@ -2,8 +2,10 @@
 //! party. `RUSTFLAGS="--cfg loom" cargo test -p ferry-backends --lib --release loom`
 
 use super::*;
+use crate::host::team::{Team, TeamWork};
+use crate::os::page::SMALLEST_PAGE;
 use crate::pool::Job;
-use ferry_core::{Fill, Gate, Halt, Op, Point, Queue, Result, sync::AtomicUsize};
+use ferry_core::{Fill, Gate, Halt, Op, Pieces, Point, Queue, Result, Rows, sync::AtomicUsize};
 use loom::thread;
 use std::{any::Any, time::Duration};
 
@@ -143,6 +145,31 @@ fn a_lane_without_workers_is_run_by_those_who_wait() {
         fence(&lane).wait(None).expect("done");
         other.join().expect("the other is done");
         assert_eq!(lane.status.passed(), 2);
+    });
+}
+
+#[test]
+fn who_begins_to_wait_helps_with_a_large_copy_that_begins_then() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        const LEN: usize = 2 * SMALLEST_PAGE;
+        let lane = lane(&Engine::modelled_for_teams(), true);
+        let (source, target) = (vec![7_u8; LEN], vec![0_u8; LEN]);
+        lane.push(|_| Task::Nothing);
+        let hand = lane.claim(false).expect("it is ready");
+        let other = lane.clone();
+        let other = thread::spawn(move || other.fence_at(1).wait(None).expect("done"));
+        let rows = Rows::linear(target.as_ptr() as usize, source.as_ptr() as usize, LEN);
+        let portions = Team::shuffled(Pieces::Rows(&[rows]), |_| 0).expect("two");
+        let team = lane.engine.open_team(TeamWork::One(rows), portions, &*lane);
+        while lane.wants_help() {
+            thread::yield_now();
+        }
+        drop(team);
+        lane.pass_all(hand.into_iter().collect::<Vec<_>>().into_iter());
+        lane.put_back(VecDeque::new());
+        other.join().expect("the other is done");
     });
 }
 

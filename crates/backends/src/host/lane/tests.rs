@@ -2,7 +2,8 @@
 //! further.
 
 use super::*;
-use ferry_core::{Fill, Op, Queue, sync::AtomicUsize};
+use crate::host::team::{Team, TeamWork};
+use ferry_core::{Fill, Op, Pieces, Queue, Rows, sync::AtomicUsize};
 use std::{sync::mpsc, thread, time::Duration};
 
 /// A lane without workers, with this much work.
@@ -129,6 +130,39 @@ fn who_waits_does_what_its_lane_is_blocked_on() {
     assert_eq!(done, Ok(()));
     let passed: Vec<_> = lanes.iter().map(|lane| lane.status.passed()).collect();
     assert_eq!(passed, [2, 4, 4, 4]);
+}
+
+#[test]
+fn who_sleeps_until_a_large_copy_is_done_is_woken_to_help_with_it() {
+    const LEN: usize = 4 << 20;
+    let lane = Lane::new(Engine::new(Arc::new(()), 2), Arc::new(Status::new(0, None)), true);
+    let (source, target) = (vec![7_u8; LEN], vec![0_u8; LEN]);
+    lane.push(|_| Task::Nothing);
+    // This thread is the owner, and does no part of the copy. There are no workers.
+    let hand = lane.claim(false).expect("it is ready");
+    let waiter = {
+        let lane = lane.clone();
+        thread::spawn(move || lane.fence_at(1).wait(None))
+    };
+    until("it sleeps", || lock(&lane.state).waiting.has_sleepers());
+    let rows = Rows::linear(target.as_ptr() as usize, source.as_ptr() as usize, LEN);
+    let portions = Team::portions(Pieces::Rows(&[rows]), 2).expect("large enough");
+    let team = lane.engine.open_team(TeamWork::One(rows), portions, &*lane);
+    until("it does the last portion", || byte_at(&target, LEN - 1) == 7);
+    drop(team);
+    assert!((0..LEN).all(|at| byte_at(&target, at) == 7));
+    lane.pass_all(hand.into_iter().collect::<Vec<_>>().into_iter());
+    lane.put_back(VecDeque::new());
+    assert_eq!(waiter.join().expect("no panic"), Ok(()));
+}
+
+/// Waits until it is so.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(100);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        thread::yield_now();
+    }
 }
 
 #[test]
