@@ -91,7 +91,7 @@ pub trait Resolver: Send + Sync {
     /// `device`.
     fn plan(&self, ends: (usize, usize, usize), device: DeviceId) -> Result<Plan>;
 
-    /// As `plan`, in less time, for a copy in one piece between memory like that of the last one with the same
+    /// As `plan`, in less time, for a copy in one piece between memory like that of the last one with this
     /// `recent`. `None` if that cannot be said: `plan` says what is right or wrong.
     fn plan_linear(
         &self,

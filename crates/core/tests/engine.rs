@@ -38,7 +38,7 @@ fn descriptors_keep_the_stamps_of_their_memory_and_backends_hear_when_it_goes() 
         [src.base + 16, dst.base + 8, 64, src.base + 1, dst.base + 1].map(|word| word as u64)
     );
     let key = runtime.memory().seal_key();
-    assert_eq!(ferry_core::indirect::open(key, words), Some((dst.base + 8, src.base + 16, 64)));
+    assert_eq!(ferry_core::indirect::open(key, &words), Some((dst.base + 8, src.base + 16, 64)));
     assert_eq!(seal(dst.base, src.base, 0)[4..6], [0, 0], "nothing is named");
     assert_eq!(seal(dst.base, 0x42_0000, 8)[4..6], [0, dst.base as u64 + 1], "memory of other libraries");
     assert!(forgotten.lock().unwrap().is_empty());

@@ -75,7 +75,7 @@ pub struct Engine {
     /// How many workers spin now.
     spinning: AtomicUsize,
     /// How many calls are about to bring work that several threads share.
-    expected: AtomicUsize,
+    calls_coming: AtomicUsize,
     /// How many threads that have called a user's function stay near its lane.
     callers: AtomicUsize,
     /// Large copies that others may help with.
@@ -178,7 +178,7 @@ impl Engine {
             ready: Mutex::new(Ready::default()),
             waiting: AtomicUsize::new(0),
             spinning: AtomicUsize::new(0),
-            expected: AtomicUsize::new(0),
+            calls_coming: AtomicUsize::new(0),
             callers: AtomicUsize::new(0),
             teams: OpenTeams::default(),
             cpus,
@@ -275,14 +275,14 @@ impl Engine {
     }
 
     /// Has a worker be awake until what is returned is dropped, and shortly after: a call is about to bring
-    /// work that several threads share, and to wake one takes as long as much of that.
-    pub fn expect(self: &Arc<Self>) -> Expected {
+    /// work that several threads share, and waking one takes as long as a part of that.
+    pub fn keep_one_awake(self: &Arc<Self>) -> KeptAwake {
         if self.spins {
-            self.expected.fetch_add(1, Ordering::SeqCst);
+            self.calls_coming.fetch_add(1, Ordering::SeqCst);
             let missing = self.missing(&mut lock(&self.ready));
             self.summon(missing);
         }
-        Expected(self.clone())
+        KeptAwake(self.clone())
     }
 
     /// Which worker is missing for the work there is. A worker stops spinning, and ends, under this lock,
@@ -422,13 +422,13 @@ impl Engine {
         }
         if self.spinning.fetch_add(1, Ordering::SeqCst) < self.max_spinning {
             let is_over = || self.has_ready() || self.has_team(None) || self.closed.load(Ordering::Relaxed);
-            while !self.spin(|| (!is_over()).then_some(1)) && self.is_expecting() {}
+            while !self.spin(|| (!is_over()).then_some(1)) && self.is_call_coming() {}
         }
         self.spinning.fetch_sub(1, Ordering::SeqCst);
     }
 
-    fn is_expecting(&self) -> bool {
-        self.expected.load(Ordering::SeqCst) > 0
+    fn is_call_coming(&self) -> bool {
+        self.calls_coming.load(Ordering::SeqCst) > 0
     }
 
     /// A worker's life.
@@ -454,7 +454,7 @@ impl Engine {
                 ready = lock(&self.ready);
                 continue;
             }
-            if ready.lanes.is_empty() && self.is_expecting() && self.spinning.load(Ordering::SeqCst) == 0 {
+            if ready.lanes.is_empty() && self.is_call_coming() && self.spinning.load(Ordering::SeqCst) == 0 {
                 drop(ready);
                 self.look_around();
                 ready = lock(&self.ready);
@@ -532,13 +532,13 @@ impl Engine {
     }
 }
 
-/// Work is expected as long as this lives.
-pub struct Expected(Arc<Engine>);
+/// A worker is awake as long as this lives, and shortly after.
+pub struct KeptAwake(Arc<Engine>);
 
-impl Drop for Expected {
+impl Drop for KeptAwake {
     fn drop(&mut self) {
         if self.0.spins {
-            self.0.expected.fetch_sub(1, Ordering::SeqCst);
+            self.0.calls_coming.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
@@ -595,9 +595,9 @@ mod tests {
     fn a_worker_sleeps_when_nothing_is_expected_any_more() {
         let engine = Engine::new(Arc::new(()), 2);
         for _ in 0..3 {
-            let expected = engine.expect();
+            let awake = engine.keep_one_awake();
             until("it is awake", || engine.spinning.load(Ordering::SeqCst) == 1);
-            drop(expected);
+            drop(awake);
             until("it sleeps", || lock(&engine.ready).sleepers.count() == 1);
         }
         assert_eq!(lock(&engine.ready).workers, 1, "the same one each time");

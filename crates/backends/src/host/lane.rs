@@ -326,9 +326,6 @@ impl Lane {
                 unannounced = 0;
                 self.announce();
             }
-            if hand.front().is_some_and(Task::is_late_bound) {
-                late.load(&self.status);
-            }
             if singly == 0 && !has_begun && !hand.is_empty() {
                 let gathered = self.gather(&hand, &turn, &mut late);
                 if !matches!(gathered, Gathering::Singly(_)) && mem::take(&mut unannounced) > 0 {

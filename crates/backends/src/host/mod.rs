@@ -222,9 +222,9 @@ impl Backend for Host {
         if self.views.is_some() {
             return None;
         }
-        let expected = self.engine.expect();
+        let awake = self.engine.keep_one_awake();
         let is_nobodys = move |_, range: &Range<usize>| {
-            let _until_it_is_over = &expected;
+            let _until_it_is_over = &awake;
             self.regions.owner(range.start, range.len()).is_none()
         };
         Some(Box::new(MappingSurvey::begin(is_nobodys)?))

@@ -296,6 +296,7 @@ impl Task {
     #[inline]
     fn bind(&mut self, status: &Status, late: &mut LateBinding) -> Result<()> {
         let Some(copy) = self.late_bound() else { return Ok(()) };
+        late.load(status);
         if let (Task::Descriptor { at, device, .. }, false) = (&self, status.is_observed())
             && let Some(Segment { dst, src, len }) = late.segment(*at, *device)
         {

@@ -20,6 +20,9 @@ impl Lane {
             Quantum::Helper { ticket, .. } => ticket.saturating_sub(self.status.passed()) as usize,
             Quantum::Worker { .. } => usize::MAX,
         };
+        if hand.front().is_some_and(Task::is_late_bound) {
+            late.load(&self.status);
+        }
         gather(hand, most, late, &self.engine, self)
     }
 
