@@ -69,7 +69,8 @@ pub fn run(root: &Path) -> Result<Outcome, String> {
 
 /// Counts both sides of every pair of the benchmark of crate `ferry`.
 fn rust(root: &Path) -> Result<(), String> {
-    let program = bench(root)?;
+    let told = shell::output(&mut bench(root))?;
+    let program = executable(&told).ok_or("cargo does not say what it built")?;
     let list = shell::output(shell::program(root, &program).arg("list"))?;
     let mut pairs = list.lines().map(Pair::parse).collect::<Option<Vec<_>>>().ok_or("a list of pairs")?;
     for pair in &mut pairs {
@@ -79,11 +80,9 @@ fn rust(root: &Path) -> Result<(), String> {
     judge_rust(&pairs)
 }
 
-/// The benchmark's program, built as the benchmark builds it.
-fn bench(root: &Path) -> Result<String, String> {
-    let build = "bench -p ferry --bench submit --no-run --message-format json-render-diagnostics";
-    let told = shell::output(&mut cargo_for_release(root, build))?;
-    executable(&told).ok_or_else(|| "cargo does not say what it built".into())
+/// Builds the benchmark's program, as the benchmark builds it.
+pub fn bench(root: &Path) -> Command {
+    cargo_for_release(root, "bench -p ferry --bench submit --no-run --message-format json-render-diagnostics")
 }
 
 /// The last program that cargo says it built.

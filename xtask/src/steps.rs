@@ -4,7 +4,8 @@
 //! is skipped only when this machine lacks a tool, and then says which.
 
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Command, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::needs::{self, Need};
@@ -134,7 +135,7 @@ pub fn run(root: &Path, deep: bool, only: &[&str]) -> Result<(), String> {
     let mut results = Vec::new();
     for (index, step) in steps.iter().enumerate() {
         if place("tests") == Some(index) && place("python") > place("tests") {
-            ahead = BuildAhead::start(root);
+            ahead = Some(BuildAhead::start(root));
         } else if place("python") == Some(index) {
             ahead = None;
         }
@@ -144,26 +145,32 @@ pub fn run(root: &Path, deep: bool, only: &[&str]) -> Result<(), String> {
     summary(&results)
 }
 
-/// Builds for release what later steps want, while the tests run: they leave a processor idle at times, and
-/// linking takes one of them alone. Nothing is said of what fails; the step that wants it does that.
-struct BuildAhead(Child);
+/// Builds what later steps want, while the tests run: they leave a processor idle at times, and linking takes
+/// one of them alone. Nothing is said of what fails; the step that wants it does that.
+struct BuildAhead(Option<JoinHandle<()>>);
 
 impl BuildAhead {
-    fn start(root: &Path) -> Option<BuildAhead> {
+    fn start(root: &Path) -> BuildAhead {
         let words = "build --release --locked --quiet --package ferry-capi --package ferry-cli";
-        let build = shell::cargo_for_release(root, words);
-        // The tests go first.
-        let mut nice = shell::program(root, "nice");
-        nice.args(["-n", "19"]).arg(build.get_program()).args(build.get_args());
-        nice.env(shell::RELEASE_FLAGS, shell::release_flags(root));
-        nice.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        nice.spawn().ok().map(BuildAhead)
+        let builds =
+            [shell::cargo_for_release(root, words), loom_tests(root, "--no-run"), count::bench(root)];
+        BuildAhead(Some(thread::spawn(move || {
+            for build in builds {
+                // The tests go first.
+                let mut nice = Command::new("nice");
+                nice.args(["-n", "19"]).arg(build.get_program()).args(build.get_args());
+                nice.envs(build.get_envs().filter_map(|(name, value)| Some((name, value?))));
+                nice.current_dir(build.get_current_dir().unwrap_or(Path::new(".")));
+                nice.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                let _ = nice.status();
+            }
+        })))
     }
 }
 
 impl Drop for BuildAhead {
     fn drop(&mut self) {
-        let _ = self.0.wait();
+        let _ = self.0.take().map(JoinHandle::join);
     }
 }
 
@@ -223,20 +230,21 @@ fn done(result: Result<(), String>) -> Result<Outcome, String> {
 }
 
 fn loom(root: &Path) -> Result<Outcome, String> {
-    let command = |more: &str| {
-        let mut command = cargo(root, "test -p ferry-backends --lib --release --target-dir");
-        command.arg(shell::target_dir(root).join("loom")).arg("loom").args(more.split_whitespace());
-        shell::add_rustflags(&mut command, "--cfg loom");
-        // It runs for less time than it takes to compile it as what is installed.
-        command.envs([("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")]);
-        command
-    };
     // A filter that matches nothing passes; a renamed module must not silence this step.
-    let list = shell::output(&mut command("-- --list"))?;
+    let list = shell::output(&mut loom_tests(root, "-- --list"))?;
     if !list.lines().any(|line| line.ends_with(": test")) {
         return Err("no test has loom in its name".into());
     }
-    done(shell::run(&mut command("")))
+    done(shell::run(&mut loom_tests(root, "")))
+}
+
+fn loom_tests(root: &Path, more: &str) -> Command {
+    let mut command = cargo(root, "test -p ferry-backends --lib --release --target-dir");
+    command.arg(shell::target_dir(root).join("loom")).arg("loom").args(more.split_whitespace());
+    shell::add_rustflags(&mut command, "--cfg loom");
+    // It runs for less time than it takes to compile it as what is installed.
+    command.envs([("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")]);
+    command
 }
 
 fn docs(root: &Path) -> Result<Outcome, String> {
