@@ -108,9 +108,14 @@ mod tests {
 
     /// Anonymous memory that can be read and written, with a byte in it that is not zero.
     fn pages() -> usize {
+        pages_near(0)
+    }
+
+    /// The same, at this address if there is nothing.
+    fn pages_near(wish: usize) -> usize {
         let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: new memory, at a place that the kernel picks.
-        let at = unsafe { libc::mmap(ptr::null_mut(), PAGES * page_size(), rights, flags, -1, 0) };
+        // SAFETY: new memory, at a place where there is nothing.
+        let at = unsafe { libc::mmap(wish as *mut _, PAGES * page_size(), rights, flags, -1, 0) };
         assert_ne!(at, libc::MAP_FAILED);
         // SAFETY: mapped just now.
         unsafe { ptr::write_bytes(at.cast::<u8>(), 0x5a, PAGES * page_size()) };
@@ -128,8 +133,10 @@ mod tests {
 
     #[test]
     fn what_was_accessible_is_known_until_it_is_not() {
+        /// Far from where the kernel maps what other threads ask for: when it is unmapped it stays so.
+        const FAR: usize = 0x2000_0000_0000;
         fault::install();
-        let (at, page) = (pages(), page_size());
+        let (at, page) = (pages_near(FAR), page_size());
         let (begin, len) = (at + 5, (PAGES - 2) * page);
         assert!(!is_remembered(begin, len, Access::Read), "never asked about");
         assert_eq!(accessible(begin, len, Access::Read), Ok(()));
